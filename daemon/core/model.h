@@ -88,6 +88,7 @@
     X(SOIL)   /* ... and does not after all */                                                     \
     X(ORPHAN) /* its chunk has ended; others still map it */                                       \
     X(CONDEMN)                                                                                     \
+    X(KEEP) /* only apps that do not answer still have it */                                       \
     X(END)
 #define GM_FRAME_TURNS(X)                                                                          \
     X(UNUSED, MAKE, USED)                                                                          \
@@ -104,6 +105,7 @@
     X(LEAVING, TAKE, USED)                                                                         \
     X(LEAVING, GIVE, FREE)                                                                         \
     X(LEAVING, CONDEMN, CONDEMNED)                                                                 \
+    X(CONDEMNED, KEEP, FREE)                                                                       \
     X(CONDEMNED, END, UNUSED)
 
 /* ---- shadows: the old copy of a chunk that is on the GPU ---- */

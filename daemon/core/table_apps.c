@@ -81,10 +81,24 @@ bool gm_table_add_app(struct gm_table *table, uint32_t app, uint32_t uid)
     return true;
 }
 
+void gm_table_set_silent(struct gm_table *table, uint32_t app, bool is_silent)
+{
+    struct gm_table_app *a = gm_app_at(table, app);
+    if (a->is_silent == is_silent)
+        return;
+    a->is_silent = is_silent;
+    table->silent += is_silent ? 1 : -1u;
+    table->unmaps += is_silent ? -a->unmaps : a->unmaps;
+    table->unmap_bytes += is_silent ? -a->unmap_bytes : a->unmap_bytes;
+    gm_table_note_silence(table, app);
+    table->is_plan_stale = true;
+}
+
 void gm_table_remove_app(struct gm_table *table, uint32_t app)
 {
     struct gm_table_app *a = gm_app_at(table, app);
     assert(a->is_used && a->committed == 0 && a->allocations.count == 0);
+    gm_table_set_silent(table, app, false);
     a->is_used = false;
     gm_pool_at(table, a->pool)->apps--;
     memset(gm_bits_at(table, table->imports, app), 0, gm_table_row(table->max_frames));
@@ -110,18 +124,6 @@ void gm_table_set_beyond(struct gm_table *table, uint32_t app, uint64_t bytes)
     gm_pool_at(table, table->apps[app].pool)->beyond += more;
     table->beyond += more;
     table->beyond_apps += (uint32_t)(bytes > 0) - (uint32_t)(was > 0);
-    table->is_plan_stale = true;
-}
-
-void gm_table_set_silent(struct gm_table *table, uint32_t app, bool is_silent)
-{
-    struct gm_table_app *a = gm_app_at(table, app);
-    if (a->is_silent == is_silent)
-        return;
-    a->is_silent = is_silent;
-    table->unmaps += is_silent ? -a->unmaps : a->unmaps;
-    table->unmap_bytes += is_silent ? -a->unmap_bytes : a->unmap_bytes;
-    gm_table_note_silence(table, app);
     table->is_plan_stale = true;
 }
 

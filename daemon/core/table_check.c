@@ -217,6 +217,7 @@ static const char *check_app(const struct gm_table *table, uint32_t id, struct g
     all->on_host += app->on_host;
     all->beyond += app->beyond;
     all->beyond_apps += app->beyond > 0;
+    all->silent += app->is_silent;
     all->orphaned -= app->fixed;
     all->kept += app->kept;
     all->shadows += app->shadow_bytes;
@@ -294,6 +295,8 @@ const char *gm_table_check(const struct gm_table *table)
         fault = check_all_chunks(table, &sums);
     if (fault)
         return fault;
+    if (sums.silent != table->silent)
+        return "the apps that do not answer are not counted right";
     if (sums.orphaned != table->orphaned || sums.kept != table->kept)
         return "what keeps its frames is not counted right";
     if (!is_device_right(table))

@@ -255,15 +255,29 @@ bool gm_table_condemn_frame(struct gm_table *table, uint32_t index, uint32_t exi
     return true;
 }
 
-void gm_table_release_frames(struct gm_table *table, uint32_t app)
+void gm_table_keep_frame(struct gm_table *table, uint32_t index)
 {
-    for (uint32_t i = table->first_condemned; i != GM_NONE; i = table->frames[i].next) {
+    struct gm_frame *frame = gm_frame_at(table, index);
+    if (frame->state != GM_FRAME_CONDEMNED || frame->is_host || frame->is_destroyed ||
+        frame->exit_of != GM_NONE || frame->silent == 0 || frame->silent < frame->drops ||
+        !gm_table_turn_frame(table, index, GM_FRAME_EV_KEEP))
+        return;
+    frame->drops = frame->silent = 0;
+    table->is_plan_stale = true;
+}
+
+void gm_table_release_frames(struct gm_table *table, uint32_t app, bool has_ended)
+{
+    for (uint32_t i = table->first_condemned, next; i != GM_NONE; i = next) {
         struct gm_frame *frame = gm_frame_at(table, i);
+        next = frame->next;
         if (frame->exit_of != app)
             continue;
         frame->exit_of = GM_NONE;
         table->ending += gm_frame_ending(frame);
         table->is_plan_stale = true;
+        if (has_ended)
+            gm_table_keep_frame(table, i);
     }
 }
 
@@ -291,8 +305,10 @@ static void count_drops(struct gm_table *table, uint32_t index, int drops, int s
 
 bool gm_table_import(struct gm_table *table, uint32_t index, uint32_t app)
 {
-    const bool is_new = !gm_table_has_import(table, app, index);
+    const bool is_new =
+        !gm_table_has_import(table, app, index) || gm_table_has_drop(table, app, index);
     set_import(table, index, app, true);
+    set_bit(gm_bits_at(table, table->drops, app), index, false);
     return is_new;
 }
 
@@ -303,19 +319,23 @@ void gm_table_undo_import(struct gm_table *table, uint32_t index, uint32_t app)
 
 bool gm_table_drop(struct gm_table *table, uint32_t index, uint32_t app)
 {
+    const bool was_asked = gm_table_has_drop(table, app, index);
     if (!gm_table_has_import(table, app, index))
         return false;
     set_bit(gm_bits_at(table, table->drops, app), index, true);
     count_drops(table, index, 1, table->apps[app].is_silent);
-    return true;
+    return !was_asked;
 }
 
 void gm_table_end_drop(struct gm_table *table, uint32_t index, uint32_t app, bool has_dropped)
 {
+    if (!gm_table_has_drop(table, app, index))
+        return; /* it was kept, and the app has got it anew since */
     if (has_dropped)
         set_import(table, index, app, false);
     set_bit(gm_bits_at(table, table->drops, app), index, false);
-    count_drops(table, index, -1, -(int)table->apps[app].is_silent);
+    if (table->frames[index].state == GM_FRAME_CONDEMNED)
+        count_drops(table, index, -1, -(int)table->apps[app].is_silent);
 }
 
 void gm_table_note_silence(struct gm_table *table, uint32_t app)

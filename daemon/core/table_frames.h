@@ -27,14 +27,18 @@ bool gm_table_take_frame(struct gm_table *table, uint32_t frame, uint32_t chunk)
 /* It is nobody's any more, and ends when nothing reaches it. If `exit_of` is an app, it waits for
  * that app's process. */
 bool gm_table_condemn_frame(struct gm_table *table, uint32_t frame, uint32_t exit_of);
-/* Condemned frames wait for this app's process no more. */
-void gm_table_release_frames(struct gm_table *table, uint32_t app);
-/* The app is about to map it. True: it has no import of it yet, and gets one. And it has not got
- * that after all. */
+/* A condemned frame whose process has ended is free again if only apps that do not answer still
+ * have it: others of the user can use it as it is. */
+void gm_table_keep_frame(struct gm_table *table, uint32_t frame);
+/* Condemned frames wait for this app's process no more. `has_ended`: it has, so they may be kept.
+ */
+void gm_table_release_frames(struct gm_table *table, uint32_t app, bool has_ended);
+/* The app is about to map it. True: it has no import of it, or drops that, and gets one. And it has
+ * not got that after all. */
 bool gm_table_import(struct gm_table *table, uint32_t frame, uint32_t app);
 void gm_table_undo_import(struct gm_table *table, uint32_t frame, uint32_t app);
-/* A condemned frame: if the app has an import of it, it is asked to drop that, and the frame waits.
- * And it has dropped it, or will not answer (`has_dropped`). */
+/* A condemned frame: if the app has an import of it, the frame waits. True: it is to be asked to
+ * drop that. And it has dropped it, or will not answer (`has_dropped`). */
 bool gm_table_drop(struct gm_table *table, uint32_t frame, uint32_t app);
 void gm_table_end_drop(struct gm_table *table, uint32_t frame, uint32_t app, bool has_dropped);
 /* The handle of a condemned frame is destroyed, and the driver keeps the memory. */

@@ -154,6 +154,7 @@ struct gm_table {
     uint64_t shadows;              /* bytes of pinned memory that hold shadows which are kept */
     uint64_t lost;                 /* bytes of shadows that are lost */
     uint32_t dirty;                /* free frames that are */
+    uint32_t silent;               /* apps that are */
     uint32_t kept;                 /* the sum of the apps' */
     uint32_t unmaps;               /* the sums of the apps' that answer */
     uint64_t unmap_bytes;
@@ -179,6 +180,15 @@ static inline size_t gm_table_row(uint32_t max_frames)
 static inline bool gm_table_has_import(const struct gm_table *table, uint32_t app, uint32_t frame)
 {
     return table->imports[app * gm_table_row(table->max_frames) + frame / 8] >> (frame % 8) & 1;
+}
+
+/* An app that does not answer has an import of it, so its memory would not end with it. */
+static inline bool gm_table_is_held(const struct gm_table *table, uint32_t frame)
+{
+    bool is_held = false;
+    for (uint32_t app = 0; app < table->max_apps && table->silent > 0 && !is_held; app++)
+        is_held = table->apps[app].is_silent && gm_table_has_import(table, app, frame);
+    return is_held;
 }
 
 static inline bool gm_table_has_drop(const struct gm_table *table, uint32_t app, uint32_t frame)

@@ -45,11 +45,11 @@ static struct gm_reason why_no_room(const struct gm_engine *engine, uint32_t id)
                             .bytes = gm_room_needed(engine->table, id),
                             .limit = engine->room};
     for (uint32_t other = 0; other < engine->config.max_apps; other++) {
-        const uint64_t kept = gm_engine_kept(engine, other);
-        if (!engine->apps[other].is_stopped || kept == 0)
+        const uint64_t held = gm_engine_held(engine, other);
+        if (!engine->apps[other].is_stopped || held == 0)
             continue;
         why.others += why.of != GM_WHY_NONE;
-        if (why.of != GM_WHY_NONE && kept <= why.held)
+        if (why.of != GM_WHY_NONE && held <= why.held)
             continue;
         const struct gm_reason stop = gm_engine_why_stopped(engine, other);
         why.of = stop.why;

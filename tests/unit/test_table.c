@@ -61,12 +61,12 @@ static void condemned_frames_are_room_to_come(void **state)
     expect_ending(0);
     gm_table_import(world.table, second, 1);
     assert_true(gm_table_drop(world.table, second, 1));
-    gm_table_release_frames(world.table, 1);
+    gm_table_release_frames(world.table, 1, false);
     expect_ending(0); /* the second waits for one that is silent */
     gm_table_end_drop(world.table, second, 1, false);
     assert_true(gm_table_has_import(world.table, 1, second)); /* nobody knows better */
     expect_ending(32 * MIB);
-    gm_table_release_frames(world.table, 0);
+    gm_table_release_frames(world.table, 0, true);
     expect_ending(64 * MIB);
     gm_table_end_drop(world.table, first, 1, true);
     assert_false(gm_table_has_import(world.table, 1, first));
@@ -84,6 +84,60 @@ static void condemned_frames_are_room_to_come(void **state)
     expect_ending(0);
     assert_int_equal(world.table->first_condemned, GM_NONE);
     assert_int_equal(world.table->allocated, 0);
+}
+
+/* A frame of a process that has ended, which only an app that does not answer still has, is used
+ * again as it is. When that app answers, it has it no more, or anew. */
+static void held_frames_are_kept(void **state)
+{
+    (void)state;
+    const uint32_t first = condemn(0, 0), second = condemn(0, 0);
+    gm_table_set_silent(world.table, 1, true);
+    gm_table_import(world.table, first, 1);
+    gm_table_import(world.table, second, 1);
+    assert_true(gm_table_is_held(world.table, first));
+    assert_true(gm_table_drop(world.table, first, 1));
+    assert_true(gm_table_drop(world.table, second, 1));
+    gm_table_import(world.table, second, 2);
+    assert_true(gm_table_drop(world.table, second, 2)); /* this one answers */
+    gm_table_release_frames(world.table, 0, true);
+    assert_int_equal(world.table->frames[first].state, GM_FRAME_FREE);
+    assert_int_equal(world.table->frames[second].state, GM_FRAME_CONDEMNED);
+    assert_true(world.table->frames[first].is_dirty);
+    expect_ending(0);
+    assert_true(gm_table_condemn_frame(world.table, first, GM_NONE));
+    assert_false(gm_table_drop(world.table, first, 1)); /* it was asked, and has not answered */
+    assert_int_equal(world.table->frames[first].silent, 1);
+    gm_table_set_silent(world.table, 1, false);
+    assert_false(gm_table_is_held(world.table, first));
+    gm_table_end_drop(world.table, first, 1, true);
+    assert_false(gm_table_has_import(world.table, 1, first));
+    expect_ending(64 * MIB);
+    gm_table_end_drop(world.table, second, 1, true);
+    gm_table_end_drop(world.table, second, 2, true);
+    gm_table_end_frame(world.table, first);
+    gm_table_end_frame(world.table, second);
+    expect_ending(0);
+}
+
+/* ... also if it gets it anew before it has answered. */
+static void held_frames_are_imported_anew(void **state)
+{
+    (void)state;
+    const uint32_t frame = condemn(0, 0);
+    gm_table_set_silent(world.table, 1, true);
+    gm_table_import(world.table, frame, 1);
+    assert_true(gm_table_drop(world.table, frame, 1));
+    gm_table_release_frames(world.table, 0, true);
+    gm_table_set_silent(world.table, 1, false);
+    assert_true(gm_table_import(world.table, frame, 1));
+    gm_table_end_drop(world.table, frame, 1, true);
+    assert_true(gm_table_has_import(world.table, 1, frame));
+    assert_true(gm_table_condemn_frame(world.table, frame, GM_NONE));
+    assert_true(gm_table_drop(world.table, frame, 1));
+    gm_table_end_drop(world.table, frame, 1, true);
+    gm_table_end_frame(world.table, frame);
+    expect_ending(0);
 }
 
 /* Pages that are a host frame leave the chunk with it, and not before. */
@@ -339,6 +393,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(condemned_frames_are_room_to_come, begin, end),
+        cmocka_unit_test_setup_teardown(held_frames_are_kept, begin, end),
+        cmocka_unit_test_setup_teardown(held_frames_are_imported_anew, begin, end),
         cmocka_unit_test_setup_teardown(host_frames_keep_their_pages, begin, end),
         cmocka_unit_test_setup_teardown(who_maps_a_chunk_changes_it, begin, end),
         cmocka_unit_test_setup_teardown(an_eviction_goes_where_the_shadow_is, begin, end),

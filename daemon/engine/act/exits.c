@@ -66,7 +66,7 @@ void gm_engine_exited(struct gm_engine *engine, uint32_t id)
 void gm_engine_copies_ended(struct gm_engine *engine, uint32_t id)
 {
     if (!gm_engine_is_left(&engine->apps[id]))
-        gm_table_release_frames(engine->table, id);
+        gm_table_release_frames(engine->table, id, true);
 }
 
 void gm_engine_exit_late(struct gm_engine *engine, uint32_t id)
@@ -77,7 +77,7 @@ void gm_engine_exit_late(struct gm_engine *engine, uint32_t id)
     for (uint32_t i = 0; i < table->max_frames && !has_host_frames; i++)
         has_host_frames = table->frames[i].state != GM_FRAME_UNUSED && table->frames[i].is_host &&
                           gm_engine_may_reach(engine, id, i);
-    gm_table_release_frames(engine->table, id);
+    gm_table_release_frames(engine->table, id, false);
     app->exit.is_late = true;
     if (!has_host_frames)
         gm_engine_stop_watching(app);

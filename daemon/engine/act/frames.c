@@ -40,12 +40,15 @@ void gm_engine_drop_idle_pools(struct gm_engine *engine)
     while (engine->reap_more);
 }
 
-/* Whether free frames may go in this round: first those of users who have no app any more. */
+/* Whether free frames may go in this round: first those of users who have no app any more. What an
+ * app that does not answer can reach stays: its memory would not come back, and could serve nobody.
+ */
 static bool may_go(const struct gm_engine *engine, uint32_t frame, bool is_idle_only)
 {
     const struct gm_frame *entry = &engine->table->frames[frame];
     return entry->state == GM_FRAME_FREE && !entry->is_host &&
-           (!is_idle_only || engine->table->pools[entry->pool].apps == 0);
+           (!is_idle_only || engine->table->pools[entry->pool].apps == 0) &&
+           !gm_table_is_held(engine->table, frame);
 }
 
 void gm_engine_give_back_frames(struct gm_engine *engine, uint64_t kept)
@@ -166,6 +169,16 @@ uint64_t gm_engine_kept(const struct gm_engine *engine, uint32_t id)
             if (frame != GM_NONE)
                 bytes += gm_class_bytes(engine->table->frames[frame].class);
         }
+    return bytes;
+}
+
+uint64_t gm_engine_held(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table *table = engine->table;
+    uint64_t bytes = gm_engine_kept(engine, id);
+    for (uint32_t i = table->first_condemned; i != GM_NONE; i = table->frames[i].next)
+        if (!table->frames[i].is_host && gm_table_has_drop(table, id, i))
+            bytes += gm_class_bytes(table->frames[i].class);
     return bytes;
 }
 

@@ -18,6 +18,8 @@ void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_o
 bool gm_engine_is_left_behind(const struct gm_engine *engine, uint32_t frame);
 /* Bytes that a program which does not answer keeps from the others. */
 uint64_t gm_engine_kept(const struct gm_engine *engine, uint32_t app);
+/* ... and condemned frames that end when it has answered. */
+uint64_t gm_engine_held(const struct gm_engine *engine, uint32_t app);
 /* Condemn free frames as long as more than `kept` bytes of frames are there to stay. */
 void gm_engine_give_back_frames(struct gm_engine *engine, uint64_t kept);
 /* ... of this user, and of users who have no program. */

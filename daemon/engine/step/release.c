@@ -32,6 +32,14 @@ void gm_engine_free_pages(struct gm_engine *engine, uint32_t index)
         gm_stores_free(engine->stores, tier, page);
 }
 
+/* Its program is gone. */
+static void end_frame(struct gm_engine *engine, const struct gm_chunk *chunk, uint32_t frame)
+{
+    gm_engine_condemn(engine, frame, exit_of(engine, chunk));
+    if (!engine->apps[chunk->app].exit.is_late)
+        gm_table_keep_frame(engine->table, frame);
+}
+
 void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
 {
     const struct gm_chunk *chunk = &engine->table->chunks[index];
@@ -43,8 +51,8 @@ void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
         gm_engine_leave_share(engine, frame);
     else if (engine->table->frames[frame].is_host)
         ; /* it stays as long as the data in its pages: gm_engine_free_pages */
-    else if (engine->apps[chunk->app].state == GM_APP_GONE)
-        gm_engine_condemn(engine, frame, exit_of(engine, chunk));
-    else
+    else if (engine->apps[chunk->app].state != GM_APP_GONE)
         gm_table_free_frame(engine->table, frame);
+    else
+        end_frame(engine, chunk, frame);
 }

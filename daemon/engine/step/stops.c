@@ -156,5 +156,5 @@ struct gm_reason gm_engine_why_stopped(const struct gm_engine *engine, uint32_t 
 {
     const struct gm_client *client = engine->apps[id].client;
     return (struct gm_reason){
-        .why = client->stop, .pid = client->pid, .held = gm_engine_kept(engine, id)};
+        .why = client->stop, .pid = client->pid, .held = gm_engine_held(engine, id)};
 }

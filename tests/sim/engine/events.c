@@ -175,6 +175,8 @@ static void plant(struct gm_engine *engine, enum gm_model model)
         is_done = gm_engine_turn(engine, id, (enum gm_app_event)event);
     else if (event == GM_FRAME_EV_TAKE)
         is_done = gm_table_take_frame(engine->table, id, 0);
+    else if (event == GM_FRAME_EV_KEEP)
+        is_done = gm_table_turn_frame(engine->table, id, GM_FRAME_EV_KEEP);
     else if (event == GM_FRAME_EV_CLEAN)
         gm_table_clean_frame(engine->table, id, 0);
     else if (event == GM_FRAME_EV_SOIL)
