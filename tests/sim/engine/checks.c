@@ -430,7 +430,7 @@ static void check_idle(struct program *p, uint32_t gpu)
             (uint64_t)((machine.now - p->works_at[gpu]) / GM_MS));
 }
 
-/* How late a deadline may be noticed: the daemon's timers have milliseconds. */
+/* How late a deadline may be noticed. */
 #define NOTICED_MOST (50 * GM_MS)
 
 /* ... and for how long a request may wait that could be served. */
