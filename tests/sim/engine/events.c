@@ -17,6 +17,11 @@ static struct gpu_states {
     uint32_t n[GM_MODELS_N];
     uint8_t *told[GM_MODELS_N];
     uint64_t *copied; /* bytes of the copy of each chunk that is under way; 0: none */
+    struct moment {
+        uint64_t at, way_ns[GM_WAYS]; /* with copies under way */
+        bool is_void;                 /* the switch began before that */
+    } now, chosen[PROGRAMS];
+    bool is_copying[GM_WAYS];
 } states[GPUS];
 static struct chance plants; /* of its own, so that the machine is the same without */
 static bool is_planted;      /* an event without a row is to come */
@@ -70,6 +75,30 @@ static void check_reserve(const struct gm_engine *engine)
             (cap - used) >> 20, engine->host->reserve >> 20);
 }
 
+static void pass(struct gpu_states *of)
+{
+    for (int way = 0; way < GM_WAYS; way++)
+        of->now.way_ns[way] += of->is_copying[way] ? machine.now - of->now.at : 0;
+    of->now.at = machine.now;
+}
+
+/* A switch has ended: its parts are all of its time, and copies were under way for so long. */
+static void take_switch(const struct gpu_states *of, uint32_t id, const struct gm_switch *took)
+{
+    const struct moment *begin = &of->chosen[id], *end = &of->now;
+    const uint64_t time = end->at - begin->at;
+    uint64_t sum = 0;
+    for (int part = 0; part < GM_PARTS; part++)
+        sum += took->part_ns[part];
+    require(sum == took->total_ns && (begin->is_void || took->total_ns == time),
+            "a switch to app %u took %lu ns, and says %lu and %lu in its parts", id, time,
+            took->total_ns, sum);
+    for (int way = 0; way < GM_WAYS && !begin->is_void; way++)
+        require(took->way_ns[way] == end->way_ns[way] - begin->way_ns[way],
+                "a switch to app %u had copies under way for %lu ns, and says %lu", id,
+                end->way_ns[way] - begin->way_ns[way], took->way_ns[way]);
+}
+
 static void take_turn(uint32_t gpu, const struct gm_turn *turn)
 {
     begin(gpu);
@@ -89,6 +118,11 @@ static void take_turn(uint32_t gpu, const struct gm_turn *turn)
             gm_model_text(model), turn->id, gm_model_state_text(model, turn->from),
             gm_model_state_text(model, turn->to));
     *told = turn->to;
+    if (model == GM_MODEL_APP && turn->to == GM_APP_LOADING) {
+        states[gpu].chosen[turn->id] = states[gpu].now;
+        states[gpu].chosen[turn->id].is_void =
+            machine.daemon.engines[gpu]->apps[turn->id].places.is_held;
+    }
     if (model == GM_MODEL_CHUNK && turn->event == GM_CHUNK_EV_EVICT)
         check_reserve(machine.daemon.engines[gpu]);
 }
@@ -135,6 +169,7 @@ void events_take(struct gm_journal *journal, const struct gm_event *event)
 {
     struct watch *watch = &machine.gpus[event->gpu].watch;
     (void)journal;
+    pass(&states[event->gpu]);
     if (event->kind == GM_EVENT_TURN) {
         take_turn(event->gpu, &event->turn.turn);
     } else if (event->kind == GM_EVENT_SCHED) {
@@ -142,6 +177,8 @@ void events_take(struct gm_journal *journal, const struct gm_event *event)
         watch->config = *event->sched.config;
     } else if (event->kind == GM_EVENT_COPY || event->kind == GM_EVENT_COPIED) {
         take_copy(event);
+    } else if (event->kind == GM_EVENT_SWITCH) {
+        take_switch(&states[event->gpu], event->app, &event->switch_.note->took);
     } else if (event->kind == GM_EVENT_IDLE) {
         take_idle(machine.daemon.engines[event->gpu], event->app);
     } else if (event->kind == GM_EVENT_INPUT) {
@@ -197,8 +234,11 @@ static void plant(struct gm_engine *engine, enum gm_model model)
 
 void events_run(struct gm_engine *engine)
 {
-    const struct gpu_states *of = &states[engine->config.index];
+    struct gpu_states *of = &states[engine->config.index];
     begin(engine->config.index);
+    pass(of);
+    for (int way = 0; way < GM_WAYS; way++)
+        of->is_copying[way] = gm_mover_under_way(engine->mover, (enum gm_way)way) > 0;
     if (draw(&plants, 50) == 0)
         plant(engine, (enum gm_model)draw(&plants, GM_MODELS_N));
     if (machine.steps % 32 != 0)
