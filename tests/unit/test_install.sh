@@ -1,7 +1,7 @@
 #!/bin/sh
-# An installation's units start the gpumuxd of that installation: with the prefix of the configuration, with another
-# one, and staged with DESTDIR. Installs from daemon/ of the build, which holds the programs, the units and the example
-# of a configuration file, and so leaves the build's own install_manifest.txt alone.
+# An installation has exactly the files of the list below, with another prefix than the configuration's and staged with
+# DESTDIR, too; its units start the gpumuxd of that installation; and the target "uninstall" leaves nothing of it.
+# Installs the two components by themselves, and so leaves the build's own install_manifest.txt alone.
 set -u
 dir=$(mktemp -d "${TMPDIR:-/tmp}/gm-install.XXXXXX") || exit 2
 trap 'rm -rf "$dir"' EXIT
@@ -11,32 +11,80 @@ fail() {
     exit 1
 }
 
-# expect STAGE PREFIX: below STAGE, each unit starts PREFIX/bin/gpumuxd, and that is an installed program.
+# What is below the prefix; LIB is the folder of libraries.
+sort > "$dir/list" << 'END'
+bin/gpumuxd
+bin/mux-ctl
+include/gpumux.h
+LIB/libgpumux.so
+lib/systemd/system/gpumuxd.service
+lib/systemd/user/gpumuxd.service
+share/doc/gpumux/gpumux.conf
+share/man/man1/mux-ctl.1
+share/man/man5/gpumux.conf.5
+share/man/man7/libgpumux.7
+share/man/man8/gpumuxd.8
+END
+
+# expect STAGE PREFIX: below STAGE is that list, and each unit starts PREFIX/bin/gpumuxd.
 expect() {
+    (cd "$1$2" && find . ! -type d) | sed -E 's,^\./,,; s,^lib[^ ]*/(libgpumux.so)$,LIB/\1,' | sort > "$dir/found"
+    diff "$dir/list" "$dir/found" > "$dir/diff" || fail "below $1$2 (<: lacking, >: too much): $(cat "$dir/diff")"
     for kind in system user; do
         unit=$1$2/lib/systemd/$kind/gpumuxd.service
-        [ -f "$unit" ] || fail "$unit is not installed"
         started=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$unit")
         [ "$started" = "$2/bin/gpumuxd" ] || fail "$unit starts $started, and $2/bin/gpumuxd was installed"
-        [ -x "$1$started" ] || fail "$unit starts $started, which is not installed"
-        ! grep -q '@' "$unit" || fail "$unit: not filled in: $(grep '@' "$unit")"
+        [ -x "$1$started" ] || fail "$unit starts $started, which cannot be executed"
+        ! grep -E '@[A-Z_]+@' "$unit" || fail "$unit is not filled in"
+        for page in $(sed -n 's/^Documentation=//p' "$unit" | tr ' ' '\n' | sed -n 's/^man:\(.*\)(\([0-9]\))$/man\2\/\1.\2/p'); do
+            [ -f "$1$2/share/man/$page" ] || fail "$unit names $page, which is not installed"
+        done
     done
-    [ -f "$1$2/share/doc/gpumux/gpumux.conf" ] || fail "no example of a configuration file"
     ! grep -r "$dir/stage" "$1$2/lib/systemd" || fail "DESTDIR got into a unit"
 }
 
-# into STAGE PREFIX
+# into STAGE [OPTION...]
 into() {
-    DESTDIR="$1" cmake --install "$BUILD/daemon" --prefix "$2" > "$dir/said" 2>&1 || fail "$(cat "$dir/said")"
-    expect "$1" "$2"
+    stage=$1
+    shift
+    for component in gpumux libgpumux; do
+        DESTDIR="$stage" cmake --install "$BUILD" --component $component "$@" > "$dir/said" 2>&1 || fail "$(cat "$dir/said")"
+        cp "$BUILD/install_manifest_$component.txt" "$dir"
+    done
 }
 
-into "$dir/stage" /usr
-into "$dir/stage" /opt/gpumux # after another one: nothing of that is left over
-into "" "$dir/prefix"
-(cd "$dir" && DESTDIR='' cmake --install "$BUILD/daemon" --prefix relative > "$dir/said" 2>&1) || fail "$(cat "$dir/said")"
+# out_of STAGE: as the target does.
+out_of() {
+    for manifest in "$dir"/install_manifest_*.txt; do cat "$manifest" && echo; done > "$dir/manifest"
+    DESTDIR="$1" cmake -DMANIFEST="$dir/manifest" -P "$SOURCE/packaging/uninstall.cmake" > "$dir/said" 2>&1 ||
+        fail "$(cat "$dir/said")"
+}
+
+into "$dir/stage" --prefix /usr
+expect "$dir/stage" /usr
+out_of "$dir/stage"
+[ -z "$(find "$dir/stage" ! -type d)" ] || fail "left of /usr: $(find "$dir/stage" ! -type d)"
+[ -d "$dir/stage/usr/bin" ] || fail "a folder of the system is gone"
+[ ! -d "$dir/stage/usr/share/doc/gpumux" ] || fail "an empty folder is left in share/doc"
+
+into "$dir/stage" --prefix /opt/gpumux # after another one: nothing of that is left over
+expect "$dir/stage" /opt/gpumux
+touch "$dir/stage/opt/gpumux/lib/somebody-else"
+out_of "$dir/stage"
+left=$(cd "$dir/stage/opt/gpumux" && find .)
+[ "$(echo $left)" = ". ./lib ./lib/somebody-else" ] || fail "left of /opt/gpumux:" $left
+
+into "" --prefix "$dir/prefix"
+expect "" "$dir/prefix"
+"$dir/prefix/bin/mux-ctl" run -- env > "$dir/said" 2>&1
+grep -q "^LD_PRELOAD=$dir/prefix/lib.*/libgpumux.so" "$dir/said" || fail "mux-ctl run preloads: $(cat "$dir/said")"
+out_of ""
+[ ! -e "$dir/prefix" ] || fail "left of a prefix of its own: $(find "$dir/prefix")"
+
+(cd "$dir" && into "" --prefix relative) || exit 1
 expect "" "$dir/relative"
 
 configured=$(sed -n 's/^CMAKE_INSTALL_PREFIX:[A-Z]*=//p' "$BUILD/CMakeCache.txt")
-DESTDIR="$dir/stage" cmake --install "$BUILD/daemon" > "$dir/said" 2>&1 || fail "$(cat "$dir/said")"
+rm -rf "$dir/stage"
+into "$dir/stage"
 expect "$dir/stage" "$configured"

@@ -1,0 +1,113 @@
+#!/bin/sh
+# sh tests/packages.sh BUILD [ROOT]: the Debian packages in a fresh Debian 12, as root: installs them with apt, shares the
+# simulated GPU between two programs there, upgrades, removes and purges them, and compares all files before and after.
+# BUILD has the tests. ROOT is a folder that debootstrap has made; without it one is made, which takes minutes. Not in
+# the normal run: it needs Debian's archive.
+set -u
+source=$(cd "$(dirname "$0")/.." && pwd)
+build=$(cd "${1:?usage: packages.sh BUILD [ROOT]}" && pwd) || exit 2
+if [ -z "${GM_PACKAGES_INSIDE:-}" ]; then # what is mounted is seen by this test alone, and gone with it
+    GM_PACKAGES_INSIDE=1 exec unshare --mount --pid --fork --kill-child sh "$0" "$@"
+fi
+work=$(mktemp -d "${TMPDIR:-/tmp}/gm-packages.XXXXXX") || exit 2
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+    echo "packages: FAILED: $*"
+    exit 1
+}
+
+# in_root COMMAND...
+in_root() {
+    chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C DEBIAN_FRONTEND=noninteractive \
+        SIMCUDA_DIR=/tmp/sim SIMCUDA_MEMORY=1G LD_LIBRARY_PATH="$libraries" "$@"
+}
+
+# show COMMAND...: the same, with the command in the output.
+show() {
+    echo "# $*"
+    in_root "$@"
+}
+
+# All files, but those that belong to apt and dpkg themselves, to the linker's cache, or to this test.
+files() {
+    (cd "$root" && find . -xdev ! -type d -o -type d -empty) | grep -Ev \
+        '^\./(proc|sys|dev|tmp|run)(/|$)|^\./var/(lib/(apt|dpkg)|cache/(apt|debconf|ldconfig)|log)(/|$)|ld\.so\.cache' | sort
+}
+
+# version V FOLDER: packages of this source as version V.
+version() {
+    mkdir -p "$work/source" && (cd "$source" && git ls-files -z | tar -c --null -T -) | tar -x -C "$work/source"
+    sed -i "s/^project(gpumux VERSION [0-9.]*/project(gpumux VERSION $1/" "$work/source/CMakeLists.txt"
+    GM_CUDA_INCLUDE=$(sed -n 's/^GM_CUDA_INCLUDE:[A-Z]*=//p' "$build/CMakeCache.txt") \
+        sh "$work/source/packaging/build.sh" "$work/build" > "$work/said" 2>&1 || fail "$(tail -n 20 "$work/said")"
+    mkdir "$root/tmp/$2" && cp "$work/build"/*.deb "$root/tmp/$2"
+}
+
+# daemon: the packages' gpumuxd on the simulated GPU, by hand as systemd does not run here.
+start_daemon() {
+    in_root gpumuxd --gpu-budget 160M --pinned 512M --slice 200ms > "$work/daemon.out" 2>&1 &
+    for try in $(seq 100); do
+        in_root mux-ctl status > /dev/null 2>&1 && return
+        sleep 0.1
+    done
+    fail "the daemon does not start: $(cat "$work/daemon.out")"
+}
+
+stop_daemon() {
+    kill "$(cat "$root"/run/gpumux/*.lock | head -n 1)" || fail "who is the daemon?"
+    wait
+}
+
+# share: two programs, each with 60 % of the budget.
+share() {
+    for n in 1 2; do
+        in_root mux-ctl run --require -- /tmp/gm_worker --bytes 96M --seconds 4 --seed $n > "$work/$n.out" 2>&1 &
+        eval "pid$n=$!"
+    done
+    sleep 2
+    show mux-ctl status
+    wait "$pid1" "$pid2"
+    for n in 1 2; do
+        grep '^PASS .*mismatches=0 ' "$work/$n.out" || fail "program $n: $(cat "$work/$n.out")"
+    done
+}
+
+root=${2:-$work/root}
+libraries=
+[ -n "${2:-}" ] || debootstrap --variant=minbase bookworm "$root" > "$work/said" 2>&1 || fail "$(tail -n 5 "$work/said")"
+mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && mount -t tmpfs -o mode=755 tmpfs "$root/run" || exit 2
+in_root apt-get -q update > "$work/said" 2>&1 || fail "$(cat "$work/said")"
+files > "$work/before"
+
+version 0.1.0 old
+show apt-get -q -y install --no-install-recommends /tmp/old/gpumux_0.1.0_amd64.deb /tmp/old/libgpumux_0.1.0_amd64.deb ||
+    fail "they cannot be installed"
+files > "$work/installed"
+diff "$work/before" "$work/installed" | sed -n 's/^> /    /p'
+mkdir -p "$root/tmp/sim" "$root/tmp/simcuda" && cp -P "$build"/tests/simcuda/*.so* "$root/tmp/simcuda"
+cp "$build/tests/programs/gm_worker" "$root/tmp"
+libraries=/tmp/simcuda
+start_daemon
+share
+
+echo '# an upgrade beside the running daemon; the admin changed the configuration'
+echo 'log-level = warn' >> "$root/etc/gpumux/gpumux.conf"
+version 0.1.1 new
+show apt-get -q -y install --no-install-recommends /tmp/new/gpumux_0.1.1_amd64.deb /tmp/new/libgpumux_0.1.1_amd64.deb ||
+    fail "they cannot be upgraded"
+[ "$(in_root mux-ctl --version)" != "" ] && in_root gpumuxd --version | grep 0.1.1 || fail "this is not the new one"
+grep -q 'log-level = warn' "$root/etc/gpumux/gpumux.conf" || fail "the admin's configuration is gone"
+share
+stop_daemon
+start_daemon
+share
+stop_daemon
+
+show apt-get -q -y remove gpumux libgpumux || fail "they cannot be removed"
+[ -f "$root/etc/gpumux/gpumux.conf" ] || fail "removing took the configuration"
+show apt-get -q -y purge --autoremove gpumux libgpumux || fail "they cannot be purged"
+files > "$work/after"
+diff "$work/before" "$work/after" || fail "something is left (>) or lost (<)"
+[ -z "$(ls -A "$root/run")" ] || fail "left in /run: $(find "$root/run")"
+echo "packages: nothing is left"
