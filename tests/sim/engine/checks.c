@@ -577,6 +577,30 @@ static void check_still(void)
             (uint64_t)((machine.now - machine.moved_at) / GM_MS));
 }
 
+/* Memory that nobody waits for is no reason to move or to pause anything: it is granted while all
+ * programs have theirs, and a part of the GPU stays free. */
+static void check_ahead(uint32_t index)
+{
+    const struct gm_engine *engine = machine.daemon.engines[index];
+    const struct gm_table *table = engine->table;
+    const uint64_t room = engine->room + table->fixed;
+    const uint32_t before = machine.gpus[index].ahead;
+    uint32_t n = 0;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        n += engine->apps[id].allocs.ahead;
+    machine.gpus[index].ahead = n;
+    for (uint32_t id = 0; n > before && id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        require(app->state != GM_APP_LOADING && app->state != GM_APP_DRAINING &&
+                    table->apps[id].missing <= app->allocs.ahead_chunks,
+                "memory ahead is granted, and app %u is %s and lacks %u chunks", id,
+                gm_model_state_text(GM_MODEL_APP, app->state), table->apps[id].missing);
+    }
+    require(n <= before || table->committed + table->orphaned <= room - room / GM_AHEAD_SHARE,
+            "memory ahead is granted, and of %lu MiB %lu are used", room >> 20,
+            (table->committed + table->orphaned) >> 20);
+}
+
 /* ---- groups ---- */
 
 static bool is_member(const struct program *p, uint32_t group)
@@ -664,6 +688,7 @@ void checks_run(void)
         check_waiting(i);
         events_run(machine.daemon.engines[i]);
         check_held(i);
+        check_ahead(i);
     }
     check_still();
     check_pinned();

@@ -262,6 +262,7 @@ struct gpu {
     uint64_t bytes, beside; /* of it; of them used by others */
     uint16_t faults[FAULT_GPU_KINDS];
     struct watch watch;
+    uint32_t ahead;       /* allocations on their way that nobody waits for */
     uint64_t unserved_at; /* since when somebody waits for memory in vain; 0: not so */
     uint64_t
         kept_at[PROGRAMS]; /* by app: since when it keeps the GPU and does not run; 0: not so */
@@ -298,14 +299,15 @@ struct machine {
         uint64_t split_at; /* since when a part of it runs without the rest; 0: none does */
     } groups[GROUPS + 1];
     bool has_sharing, has_groups;
-    bool has_sizes;      /* rules and programs say who may be larger than the GPU */
-    struct chance sizes; /* ... of its own, so that other machines stay as they are */
-    bool has_hogs;       /* some latency-critical programs on the second GPU work all the time */
-    struct chance hogs;  /* likewise */
-    struct chance host;  /* host memory of several GPUs; likewise */
-    bool has_caps;       /* programs have caps, which change */
-    struct chance caps;  /* likewise */
-    struct chance odd;   /* likewise, of what few programs do */
+    bool has_sizes;       /* rules and programs say who may be larger than the GPU */
+    struct chance sizes;  /* ... of its own, so that other machines stay as they are */
+    bool has_hogs;        /* some latency-critical programs on the second GPU work all the time */
+    struct chance hogs;   /* likewise */
+    struct chance host;   /* host memory of several GPUs; likewise */
+    bool has_caps;        /* programs have caps, which change */
+    struct chance caps;   /* likewise */
+    struct chance odd;    /* likewise, of what few programs do */
+    struct chance memory; /* likewise, of messages that there is no memory for */
     struct gm_user_totals totals[USERS]; /* of user 1000 and up */
     uint8_t rule[PROGRAMS];              /* 0 none, 1 refuse, 2 host */
     uint64_t next_tag;

@@ -587,6 +587,7 @@ void scenario_run(uint64_t seed, bool is_verbose)
                                .host = {.state = seed ^ 0x686f7374ull << 32},
                                .caps = {.state = seed ^ 0x63617073ull << 32},
                                .odd = {.state = seed ^ 0x6f646421ull << 32},
+                               .memory = {.state = seed ^ 0x6d656d6full << 32},
                                .now = GM_S,
                                .unit = 1,
                                .hash = 0xcbf29ce484222325ull,

@@ -24,6 +24,17 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
     return 0;
 }
 
+/* There may be no memory for a message to a program. */
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+    const bool is_message = n == 1 && size == sizeof(struct gm_batch);
+    if (is_message && machine.is_faulty && draw(&machine.memory, 400) == 0)
+        return NULL;
+    return __real_calloc(n, size);
+}
+
 long __wrap_syscall(long number, ...);
 long __wrap_syscall(long number, ...)
 {
