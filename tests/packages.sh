@@ -81,6 +81,9 @@ in_root apt-get -q update > "$work/said" 2>&1 || fail "$(cat "$work/said")"
 files > "$work/before"
 
 version 0.1.0 old
+if command -v lintian > /dev/null; then
+    lintian --allow-root --fail-on error,warning "$root"/tmp/old/*.deb || fail "lintian finds mistakes"
+fi
 show apt-get -q -y install --no-install-recommends /tmp/old/gpumux_0.1.0_amd64.deb /tmp/old/libgpumux_0.1.0_amd64.deb ||
     fail "they cannot be installed"
 files > "$work/installed"
