@@ -1,4 +1,6 @@
 /* What the setters of core/table keep right beside the state that they turn. */
+#include "daemon/core/table.h"
+
 #include "tests/unit/plan_world.h"
 
 static struct world world;
@@ -92,6 +94,7 @@ static void held_frames_are_kept(void **state)
 {
     (void)state;
     const uint32_t first = condemn(0, 0), second = condemn(0, 0);
+    assert_true(gm_table_add_app(world.table, 2, 1000));
     gm_table_set_silent(world.table, 1, true);
     gm_table_import(world.table, first, 1);
     gm_table_import(world.table, second, 1);
