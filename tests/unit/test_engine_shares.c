@@ -1,7 +1,7 @@
 /*
- * daemon/engine/shares: who may open what, and when what was shared ends. The engine around it is
- * this test: a real chunk table, and a note of what the apps were told to map and unmap, which it
- * answers as it likes.
+ * daemon/engine/shares: what may be shared beside others, when it ends, and what needs many
+ * messages. (Names and refusals are the simulator's.) The engine around it is this test: a real
+ * chunk table, and a note of what the apps were told to map and unmap, which it answers as it likes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -293,99 +293,6 @@ static int tear_down(void **state)
 
 /* ---- tests ---- */
 
-static void test_share_open_shut(void **state)
-{
-    (void)state;
-    uint64_t va = give(0, 86 * MIB); /* 32 + 32 + 16 + 4 + 2 */
-    share(0, va);
-    assert_int_equal(shared[0].result, 0);
-    assert_int_equal(engine->table->fixed, 86 * MIB);
-    assert_int_equal(gm_engine_shared_bytes(engine, 0), 86 * MIB);
-    /* the others may take less, the owner as much as before */
-    assert_int_equal(told, 86 * MIB);
-
-    struct gm_msg_shared first = shared[0];
-    share(0, va); /* the same name again */
-    assert_memory_equal(&first, &shared[0], sizeof first);
-
-    struct gm_msg_open ask = ask_for(0, 86 * MIB);
-    assert_int_equal(open_as(1, &ask), 0);
-    assert_int_equal(gm_engine_opened_bytes(engine, 1), 86 * MIB);
-    ask.va += 128 * MIB;
-    assert_int_equal(open_as(1, &ask), CUDA_ERROR_ALREADY_MAPPED);
-    assert_int_equal(open_as(2, &ask), 0);
-    assert_int_equal(shut_as(1, AT + 2 * MIB), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(shut_as(1, AT), 0);
-    assert_int_equal(shut_as(1, AT), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(shut_as(2, ask.va), 0);
-    assert_int_equal(n_condemned, 0); /* it is the owner's still, and stays where it is */
-    assert_int_equal(engine->table->fixed, 86 * MIB);
-    free_it(0, va);
-    assert_int_equal(n_condemned, 5);
-    assert_int_equal(engine->table->fixed, 0);
-    assert_null(engine->shares);
-    assert_int_equal(engine->table->fixed, 0);
-}
-
-/* Who does not know the name, is somebody else, or is the owner. */
-static void test_refusals(void **state)
-{
-    (void)state;
-    uint64_t va = give(0, 64 * MIB);
-    share(0, va);
-    struct gm_msg_open good = ask_for(0, 64 * MIB), bad = good;
-    bad.nonce[0] ^= 1;
-    assert_int_equal(open_as(1, &bad), CUDA_ERROR_INVALID_VALUE);
-    bad = good;
-    bad.nonce[1] ^= 1ull << 63;
-    assert_int_equal(open_as(1, &bad), CUDA_ERROR_INVALID_VALUE);
-    bad = good;
-    bad.share++;
-    assert_int_equal(open_as(1, &bad), CUDA_ERROR_INVALID_VALUE);
-    bad = good;
-    bad.bytes -= 2 * MIB;
-    assert_int_equal(open_as(1, &bad), CUDA_ERROR_INVALID_VALUE);
-    bad = good;
-    bad.gpu = 1;
-    assert_int_equal(open_as(1, &bad), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(open_as(3, &good), CUDA_ERROR_INVALID_VALUE); /* another user */
-    assert_int_equal(open_as(0, &good), CUDA_ERROR_INVALID_CONTEXT);
-    assert_null(engine->opens);
-    share(0, va + 2 * MIB); /* no allocation begins there */
-    assert_int_equal(shared[0].result, CUDA_ERROR_INVALID_VALUE);
-    share(1, va);
-    assert_int_equal(shared[1].result, CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(shared[1].nonce[0] | shared[1].nonce[1], 0);
-    assert_int_equal(n_ended, 0);
-
-    /* what no shim says */
-    uint64_t own = give(1, 2 * MIB);
-    const struct gm_msg_open broken[] = {
-        {.va = 0, .bytes = 64 * MIB},    {.va = AT + 4096, .bytes = 64 * MIB},
-        {.va = AT, .bytes = 0},          {.va = AT, .bytes = 4096},
-        {.va = AT, .bytes = -(2 * MIB)}, {.va = own, .bytes = 64 * MIB},
-    };
-    for (unsigned i = 0; i < sizeof broken / sizeof *broken; i++) {
-        gm_engine_open_share(engine, 1, &broken[i]);
-        assert_int_equal(n_ended, i + 1);
-    }
-    assert_int_equal(open_as(1, &good), 0);
-    gm_engine_open_share(engine, 1, &good); /* the same place twice */
-    assert_int_equal(n_ended, sizeof broken / sizeof *broken + 1);
-}
-
-/* What is not in place cannot be fixed; the shim asks from inside the gate, where it is. */
-static void test_not_in_place(void **state)
-{
-    (void)state;
-    uint32_t index = gm_table_add_allocation(engine->table, 0, VA / 2, 64 * MIB);
-    assert_int_not_equal(index, GM_NONE);
-    share(0, VA / 2);
-    assert_int_equal(shared[0].result, CUDA_ERROR_NOT_READY);
-    assert_null(engine->shares);
-    assert_int_equal(engine->table->fixed, 0);
-}
-
 /* Nothing is shared that would leave another program too little to run. */
 static void test_room_for_others(void **state)
 {
@@ -557,9 +464,6 @@ static void test_many_batches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_share_open_shut, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_not_in_place, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_room_for_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_room_for_a_group, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_freed_while_open, set_up, tear_down),

@@ -1,6 +1,7 @@
 /*
- * daemon/engine/waiting: who waits for room, and for how long. The engine around it is this test:
- * tiers of so many chunks.
+ * daemon/engine/waiting: how many requests may wait, what looking at them costs, and whose frames
+ * are waited for. The engine around it is this test: tiers of so many chunks. The simulator of the
+ * engine and core/admit's test show who gets memory, and when.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,10 +30,7 @@ static struct gm_engine *engine;
 static uint64_t taken;
 static unsigned had[APPS], refused[APPS];
 static uint64_t next_va;
-static uint64_t spares[APPS]; /* chunks */
 static unsigned looks;        /* at whether something can ever be had */
-static unsigned others_keep;  /* chunks that another GPU gives back when it is asked */
-static bool is_coming, is_waited_for;
 
 /* ---- what is around it ---- */
 
@@ -54,14 +52,7 @@ enum gm_why gm_engine_commit(struct gm_engine *e, uint32_t id, const struct gm_m
 
 void gm_engine_make_room(struct gm_engine *e, uint32_t asker, uint64_t bytes)
 {
-    (void)asker;
-    for (uint32_t id = 0; id < APPS && bytes > gm_engine_left(e); id++) {
-        const uint64_t lacks = (bytes - gm_engine_left(e)) / GM_CHUNK_MIN;
-        const uint64_t some = spares[id] < lacks ? spares[id] : lacks;
-        spares[id] -= some;
-        taken -= some * GM_CHUNK_MIN;
-        gm_app_at(e->table, id)->committed -= some * GM_CHUNK_MIN;
-    }
+    (void)e, (void)asker, (void)bytes; /* nobody keeps spares */
 }
 
 uint64_t gm_engine_take_spares(struct gm_engine *e, uint32_t id, uint64_t least)
@@ -73,19 +64,17 @@ uint64_t gm_engine_take_spares(struct gm_engine *e, uint32_t id, uint64_t least)
 void gm_host_ask(struct gm_engine *e)
 {
     assert_ptr_equal(e, engine);
-    is_coming = is_waited_for = is_coming || others_keep > 0;
 }
 
 bool gm_host_is_coming(const struct gm_engine *e)
 {
     assert_ptr_equal(e, engine);
-    return is_coming;
+    return false;
 }
 
 void gm_host_end_wait(struct gm_engine *e)
 {
     assert_ptr_equal(e, engine);
-    is_waited_for = false;
 }
 
 void gm_engine_count_users(struct gm_engine *e)
@@ -138,10 +127,8 @@ static int set_up(void **state)
         engine->apps[id].session = (struct gm_session *)(uintptr_t)(id + 1);
         engine->apps[id].stat = calloc(1, sizeof *engine->apps[id].stat);
     }
-    taken = next_va = others_keep = 0;
-    is_coming = is_waited_for = false;
+    taken = next_va = 0;
     memset(had, 0, sizeof had);
-    memset(spares, 0, sizeof spares);
     memset(refused, 0, sizeof refused);
     return 0;
 }
@@ -190,44 +177,6 @@ static void pass(uint64_t ns)
         assert_int_equal(had[id], n_had);                                                          \
         assert_int_equal(refused[id], n_refused);                                                  \
     } while (0)
-
-/* Whoever asks for more than there is has what others keep, at once. */
-static void spares_make_room(void **state)
-{
-    (void)state;
-    ask(OWNER, 80);
-    spares[OWNER] = 60;
-    ask(OTHER, 50);
-    expect(OTHER, 1, 0);
-    assert_int_equal(spares[OWNER], 30);
-    ask(LATE, 60);
-    expect(LATE, 0, 1); /* and is refused at once if that does not do */
-    assert_int_equal(spares[OWNER], 0);
-    assert_null(engine->waiting);
-}
-
-/* So does one that waits, with what others keep meanwhile. */
-static void spares_of_later_make_room(void **state)
-{
-    (void)state;
-    engine->config.is_waiting_when_full = true;
-    ask(OWNER, 80);
-    ask(OTHER, 50);
-    expect(OTHER, 0, 0);
-    spares[OWNER] = 40;
-    gm_engine_admit_waiting(engine);
-    expect(OTHER, 1, 0);
-}
-
-/* A program has room by what it keeps itself, up to all that there is. */
-static void spares_of_its_own(void **state)
-{
-    (void)state;
-    ask(OWNER, 80);
-    spares[OWNER] = 80;
-    ask(OWNER, 100);
-    expect(OWNER, 2, 0);
-}
 
 static void many_wait_and_die(void **state)
 {
@@ -300,67 +249,6 @@ static void many_are_looked_at_once(void **state)
         assert_true(at->app != OTHER || at->bytes <= 60 * GM_CHUNK_MIN);
 }
 
-static void by_option_all_wait_in_order(void **state)
-{
-    (void)state;
-    engine->config.is_waiting_when_full = true;
-    ask(OWNER, 80);
-    ask(OTHER, 50);
-    ask(NEW, 10);
-    pass(GM_S);
-    expect(OTHER, 0, 0);
-    expect(NEW, 0, 0);
-    ask(LAST, 101);
-    expect(LAST, 0, 1); /* it can never have that */
-    give_back(OWNER, 80);
-    expect(OTHER, 1, 0);
-    expect(NEW, 1, 0);
-}
-
-/* Two that come and go in turn, and always have some, do not keep a third one waiting for ever. */
-static void holders_pass_for_as_long_as_is_patience(void **state)
-{
-    (void)state;
-    engine->config.is_waiting_when_full = true;
-    ask(OWNER, 10);
-    ask(LATE, 10);
-    ask(OWNER, 40);
-    ask(OTHER, 80);
-    for (uint32_t i = 0; i < 20; i++) {
-        const uint32_t taker = i % 2 ? OWNER : LATE, giver = i % 2 ? LATE : OWNER;
-        const bool is_early = i < 9;
-        engine->apps[OWNER].idle.active_at = engine->apps[LATE].idle.active_at = engine->now;
-        pass(GM_S);
-        ask(taker, 40);
-        if (is_early)
-            expect(OTHER, 0, 0);
-        else
-            assert_int_equal(engine->apps[taker].allocs.waiting, 1);
-        give_back(giver, 40);
-        if (!is_early)
-            break;
-    }
-    expect(OTHER, 1, 0);
-}
-
-/* Two that have memory wait for more than the other leaves: one is refused, the other goes on. */
-static void who_wait_for_each_other_do_not_for_ever(void **state)
-{
-    (void)state;
-    engine->config.is_waiting_when_full = true;
-    ask(OWNER, 50);
-    ask(OTHER, 40);
-    ask(OWNER, 20);
-    ask(OTHER, 20);
-    assert_true(engine->waiting_wake_at <= engine->now + GM_ADMIT_STUCK_NS);
-    pass(GM_ADMIT_STUCK_NS);
-    expect(OTHER, 1, 1);
-    assert_int_equal(reasons[OTHER], GM_WHY_DEADLOCK);
-    expect(OWNER, 1, 0);
-    give_back(OTHER, 40);
-    expect(OWNER, 2, 0);
-}
-
 static void host_frames_that_end_are_waited_for(void **state)
 {
     (void)state;
@@ -376,46 +264,13 @@ static void host_frames_that_end_are_waited_for(void **state)
     expect(OTHER, 0, 1);
 }
 
-/* What comes of that decides, once it is there. */
-static void what_other_gpus_keep_is_waited_for(void **state)
-{
-    (void)state;
-    taken = 60 * GM_CHUNK_MIN;
-    others_keep = 60;
-    ask(OWNER, 80);
-    pass(GM_S);
-    expect(OWNER, 0, 0);
-    assert_true(is_waited_for);
-    taken -= others_keep * GM_CHUNK_MIN;
-    others_keep = 0;
-    is_coming = false;
-    gm_engine_admit_waiting(engine);
-    expect(OWNER, 1, 0);
-    assert_false(is_waited_for);
-    ask(OTHER, 50); /* nobody keeps anything now */
-    expect(OTHER, 0, 1);
-    others_keep = 10;
-    ask(LATE, 50);
-    is_coming = false; /* too little came */
-    gm_engine_admit_waiting(engine);
-    expect(LATE, 0, 1);
-    assert_false(is_waited_for);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(spares_make_room, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(spares_of_later_make_room, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(spares_of_its_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_wait_and_die, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_user_has_so_many, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_are_looked_at_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(by_option_all_wait_in_order, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(holders_pass_for_as_long_as_is_patience, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_wait_for_each_other_do_not_for_ever, set_up, tear_down),
         cmocka_unit_test_setup_teardown(host_frames_that_end_are_waited_for, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_other_gpus_keep_is_waited_for, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -746,8 +746,8 @@ static void take_spare(struct program *p)
 static void share_memory(struct program *p)
 {
     struct region *region = any_region(p, REGION_HELD);
-    if (!region || region->is_asked_to_share || region->share || !p->is_active ||
-        region->pages > 16)
+    const bool is_in_place = p->is_active || is_odd(10); /* else it is refused */
+    if (!region || region->is_asked_to_share || region->share || !is_in_place || region->pages > 16)
         return;
     const struct gm_msg_share ask = {.cookie = region->cookie = ++p->cookie,
                                      .va = program_va(region->first)};
