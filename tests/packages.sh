@@ -1,13 +1,14 @@
 #!/bin/sh
 # sh tests/packages.sh BUILD [ROOT]: the Debian packages in a fresh Debian 12, as root: installs them with apt, shares the
 # simulated GPU between two programs there, upgrades, removes and purges them, and compares all files before and after.
+# Where there is systemd-nspawn, it then boots that root and does the same with the service.
 # BUILD has the tests. ROOT is a folder that debootstrap has made; without it one is made, which takes minutes. Not in
 # the normal run: it needs Debian's archive.
 set -u
 source=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${1:?usage: packages.sh BUILD [ROOT]}" && pwd) || exit 2
 if [ -z "${GM_PACKAGES_INSIDE:-}" ]; then # what is mounted is seen by this test alone, and gone with it
-    GM_PACKAGES_INSIDE=1 exec unshare --mount --pid --fork --kill-child sh "$0" "$@"
+    GM_PACKAGES_INSIDE=1 exec unshare --mount --mount-proc --pid --fork --kill-child sh "$0" "$@"
 fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/gm-packages.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
@@ -114,3 +115,57 @@ files > "$work/after"
 diff "$work/before" "$work/after" || fail "something is left (>) or lost (<)"
 [ -z "$(ls -A "$root/run")" ] || fail "left in /run: $(find "$root/run")"
 echo "packages: nothing is left"
+command -v systemd-nspawn > /dev/null || exit 0
+
+echo '# with systemd'
+in_root apt-get -q -y install --no-install-recommends systemd systemd-sysv > "$work/said" 2>&1 || fail "$(tail "$work/said")"
+umount -R "$root/proc" "$root/dev" "$root/run"
+rm -rf "$root/trial" && mkdir "$root/trial" && cp -r "$root/tmp/old" "$root/tmp/new" "$root/tmp/simcuda" "$root/tmp/gm_worker" "$root/trial"
+cat > "$root/trial/trial.sh" << 'END'
+set -eux
+export SIMCUDA_DIR=/trial/sim SIMCUDA_MEMORY=1G DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin
+mkdir -p /trial/sim /run/systemd/system/gpumuxd.service.d
+printf '[Service]\nEnvironment=SIMCUDA_DIR=/trial/sim SIMCUDA_MEMORY=1G LD_LIBRARY_PATH=/trial/simcuda\n' \
+    > /run/systemd/system/gpumuxd.service.d/sim.conf
+is_version() { mux-ctl status | head -n 1 | grep "gpumuxd $1,"; }
+worker() { LD_LIBRARY_PATH=/trial/simcuda mux-ctl run --require -- /trial/gm_worker --bytes 600M --seconds "$1" --seed "$2"; }
+
+apt-get -q -y install --no-install-recommends /trial/old/*.deb # enables and starts it
+systemctl is-enabled gpumuxd
+systemctl is-active gpumuxd
+grep -E '^(CapBnd|NoNewPrivs|Seccomp):' /proc/"$(systemctl show -P MainPID gpumuxd)"/status
+worker 15 1 & one=$!
+worker 15 2 & two=$!
+sleep 5
+mux-ctl status
+apt-get -q -y install --no-install-recommends /trial/new/*.deb # leaves the daemon alone: programs run
+is_version 0.1.0
+wait $one
+wait $two
+apt-get -q -y install --no-install-recommends --reinstall /trial/new/*.deb # nobody runs: starts it anew
+sleep 1
+is_version 0.1.1
+worker 1 3
+apt-get -q -y remove gpumux libgpumux # stops it
+if systemctl is-active gpumuxd; then exit 1; fi
+[ ! -e /run/gpumux ]
+apt-get -q -y purge gpumux libgpumux
+rm -r /run/systemd/system/gpumuxd.service.d
+[ -z "$(find / -xdev -name '*gpumux*' -not -path '/trial/*')" ]
+echo well > /trial/ended
+END
+cat > "$root/etc/systemd/system/trial.service" << 'END'
+[Unit]
+After=basic.target
+[Service]
+Type=oneshot
+ExecStart=/bin/sh -c 'sh /trial/trial.sh > /trial/out 2>&1'
+ExecStopPost=systemctl poweroff -ff
+TimeoutStartSec=600
+END
+mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
+ln -sf ../trial.service "$root/etc/systemd/system/multi-user.target.wants"
+timeout 900 systemd-nspawn --register=no --keep-unit -b -D "$root" < /dev/null > "$work/said" 2>&1
+grep -v '^(Reading database' "$root/trial/out"
+[ -f "$root/trial/ended" ] || fail "with systemd: see above; the console said: $(tail -n 20 "$work/said")"
+echo "packages: started, upgraded and stopped by systemd, and nothing is left"
