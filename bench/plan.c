@@ -145,7 +145,7 @@ static void draw_turn(struct world *world, const struct workload *workload, bool
     for (uint32_t i = 0; i < world->layout.n_victims; i++) {
         const uint32_t app = order[workload->targets + i];
         world->victims[i] =
-            (struct gm_layout_victim){.app = app, .most = world->table->apps[app].resident};
+            (struct gm_layout_victim){.app = app, .may_lose = world->table->apps[app].resident};
     }
 }
 

@@ -17,16 +17,15 @@ static uint64_t leaving_bytes(const struct gm_table *table, const struct gm_pool
 /* Bytes that targets can have without a victim. */
 static uint64_t free_bytes(const struct gm_table *table, const struct gm_layout *layout)
 {
-    const struct gm_table_app *ahead =
-        layout->is_ahead && layout->n_targets > 0 ? &table->apps[layout->targets[0]] : NULL;
+    const struct gm_table_app *only = layout->is_sparing ? &table->apps[layout->targets[0]] : NULL;
     uint64_t bytes = table->budget - table->allocated + table->ending;
     for (uint32_t i = 0; i < table->max_apps; i++) {
         const struct gm_pool *pool = &table->pools[i];
-        if (pool->frames == 0 || (ahead && ahead->pool != i))
+        if (pool->frames == 0 || (only && only->pool != i))
             continue;
         for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++) {
             const uint64_t all = pool->count[c] * gm_class_bytes(c) + leaving_bytes(table, pool, c);
-            bytes += ahead ? gm_least(all, ahead->away_count[c] * gm_class_bytes(c)) : all;
+            bytes += only ? gm_least(all, only->away_count[c] * gm_class_bytes(c)) : all;
         }
     }
     return bytes;
@@ -56,7 +55,7 @@ static void take(const struct gm_table *table, struct gm_layout *layout, uint64_
     uint64_t slack = 0;
     for (uint32_t i = 0; i < layout->n_victims; i++) {
         struct gm_layout_victim *victim = &layout->victims[i];
-        victim->loses = gm_least(victim->most, lack);
+        victim->loses = gm_least(victim->may_lose, lack);
         lack -= victim->loses;
     }
     for (uint32_t i = layout->n_victims; i-- > 0;) {
@@ -73,7 +72,7 @@ static void take_all(const struct gm_table *table, struct gm_layout *layout)
 {
     for (uint32_t i = 0; i < layout->n_victims; i++)
         layout->victims[i].loses =
-            least_sum(&table->apps[layout->victims[i].app], layout->victims[i].most);
+            least_sum(&table->apps[layout->victims[i].app], layout->victims[i].may_lose);
 }
 
 void gm_layout_share(const struct gm_table *table, struct gm_layout *layout)
@@ -109,34 +108,47 @@ static void add_targets(struct gm_layout *layout, const struct gm_layout_app *ap
             layout->targets[layout->n_targets++] = apps[i].app;
 }
 
-static void add_victim(struct gm_layout *layout, uint32_t app, uint64_t most)
+static void add_victim(struct gm_layout *layout, uint32_t app, uint64_t may_lose)
 {
-    layout->victims[layout->n_victims++] = (struct gm_layout_victim){.app = app, .most = most};
+    layout->victims[layout->n_victims++] =
+        (struct gm_layout_victim){.app = app, .may_lose = may_lose};
+}
+
+static uint64_t above_room(const struct gm_table *table, const struct gm_layout_app *app)
+{
+    return may_lose(app) ? gm_less(table->apps[app->app].resident, app->may_have) : 0;
 }
 
 static void make_now(const struct gm_table *table, const struct gm_layout_app *apps, uint32_t n,
                      struct gm_layout *layout)
 {
+    bool is_any = true;
     add_targets(layout, apps, n, GM_STAND_GROWS);
     layout->is_growing = layout->n_targets > 0;
     add_targets(layout, apps, n, GM_STAND_COMES);
     layout->is_ahead = layout->n_targets == 0;
-    for (uint32_t i = n; i-- > 0;) {
-        const uint64_t has = table->apps[apps[i].app].resident;
-        if (may_lose(&apps[i]) && (!layout->is_ahead || has > apps[i].most))
-            add_victim(layout, apps[i].app, layout->is_ahead ? has - apps[i].most : has);
-    }
+    if (layout->is_ahead)
+        is_any = false;
+    for (uint32_t i = 0; i < n; i++)
+        is_any = is_any || above_room(table, &apps[i]) > 0;
+    for (uint32_t i = n; i-- > 0 && is_any;)
+        if (may_lose(&apps[i]))
+            add_victim(layout, apps[i].app,
+                       layout->is_ahead ? above_room(table, &apps[i])
+                                        : table->apps[apps[i].app].resident);
 }
 
 /* For apps[at]. */
 static void make_ahead(const struct gm_table *table, const struct gm_layout_app *apps, uint32_t n,
                        uint32_t at, struct gm_layout *layout)
 {
+    const bool is_waiting = apps[at].stand == GM_STAND_WAITS;
     layout->is_ahead = true;
+    layout->is_sparing = !is_waiting;
     layout->targets[layout->n_targets++] = apps[at].app;
     for (uint32_t i = n; i-- > at + 1;) {
-        const bool makes_way = apps[at].stand == GM_STAND_WAITS && apps[i].stand == GM_STAND_WAITS;
-        if (may_lose(&apps[i]))
+        const bool makes_way = is_waiting && apps[i].stand == GM_STAND_WAITS;
+        if (may_lose(&apps[i]) && apps[i].turn > apps[at].turn)
             add_victim(layout, apps[i].app, makes_way ? table->apps[apps[i].app].resident : 0);
     }
 }
@@ -146,7 +158,7 @@ bool gm_layout_make(const struct gm_table *table, const struct gm_layout_app *ap
 {
     uint32_t at = 0, passed = GM_LAYOUT_AHEAD;
     layout->n_targets = layout->n_victims = 0;
-    layout->is_growing = layout->is_ahead = false;
+    layout->is_growing = layout->is_ahead = layout->is_sparing = false;
     if (step == GM_LAYOUT_NOW) {
         make_now(table, apps, n, layout);
     } else {

@@ -5,7 +5,7 @@
  *
  * A missing chunk takes, in this order: a free frame of its user and size; one whose eviction is
  * under way; room in the budget, or to come from condemned frames; room made by destroying free
- * frames that nobody in this plan needs (not ahead of its turn); the frame of a victim. Of a
+ * frames that nobody in this plan needs (unless it is sparing); the frame of a victim. Of a
  * victim's chunks, those whose frame fits as it is go first.
  *
  * Below the GPU (Nixie section 5), evicted data stays in the highest tier that has room at the end

@@ -257,7 +257,7 @@ static bool place_chunk(struct gm_planning *p, uint32_t index, unsigned tier)
     if (frame != GM_NONE)
         return fill(p, index, frame, tier);
     while (p->room < bytes) {
-        frame = p->input->layout->is_ahead ? GM_NONE : gm_plan_next_surplus(p);
+        frame = p->input->layout->is_sparing ? GM_NONE : gm_plan_next_surplus(p);
         if (frame == GM_NONE)
             frame = take_left_frame(p, GM_CHUNK_CLASSES);
         if (frame == GM_NONE)

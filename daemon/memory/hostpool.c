@@ -630,6 +630,22 @@ void gm_hostpool_free(struct gm_hostpool *pool, uint32_t page)
         settle(pool);
 }
 
+uint32_t gm_hostpool_emptiest(const struct gm_hostpool *pool)
+{
+    uint32_t emptiest = GM_NONE;
+    int most = -1;
+    for (uint32_t i = 0; i < pool->top[WHOLE]; i++) {
+        const struct gm_slab *slab = &pool->pages.slabs[i];
+        const int n = __builtin_popcount(slab->free_map);
+        if (pool->pieces[WHOLE][i].state != GM_PIECE_THERE || pool->pieces[WHOLE][i].has_owner ||
+            slab->free_map == slab->map || n <= most)
+            continue;
+        emptiest = i;
+        most = n;
+    }
+    return emptiest;
+}
+
 /* ---- units ---- */
 
 static uint32_t take_idle(struct gm_hostpool *pool, unsigned class, uint32_t owner)

@@ -121,6 +121,9 @@ void gm_hostpool_want(struct gm_hostpool *pool, uint64_t bytes);
  * few are free now: then idle units begin to go. Freed with gm_hostpool_free. */
 uint32_t gm_hostpool_take(struct gm_hostpool *pool, uint64_t bytes);
 void gm_hostpool_free(struct gm_hostpool *pool, uint32_t page);
+/* The slab that would be free soonest: anybody's, with fewest pages in use. GM_NONE: there is none
+ * that has any in use. */
+uint32_t gm_hostpool_emptiest(const struct gm_hostpool *pool);
 
 /* Walk a chain by contiguous pieces. Sets address and bytes of the piece that starts at *page, and
  * *page to the next piece, GM_NONE after the last. */

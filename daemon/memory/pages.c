@@ -170,6 +170,28 @@ uint32_t gm_pages_take(struct gm_pages *pages, uint64_t bytes)
     return first;
 }
 
+uint32_t gm_pages_take_beside(struct gm_pages *pages, uint64_t bytes, uint32_t index)
+{
+    struct gm_slab *slab = &pages->slabs[index];
+    const uint16_t hidden = slab->free_map;
+    const uint32_t n = (uint32_t)__builtin_popcount(hidden);
+    slab->free_map = 0;
+    pages->free_pages -= n;
+    relist(pages, index);
+    const uint32_t page = gm_pages_take(pages, bytes);
+    slab->free_map = hidden;
+    pages->free_pages += n;
+    relist(pages, index);
+    return page;
+}
+
+bool gm_pages_touch(const struct gm_pages *pages, uint32_t page, uint32_t slab)
+{
+    while (page != GM_NONE && page / GM_SLAB_PAGES != slab)
+        gm_pages_run(pages, &page, GM_SLAB_PAGES);
+    return page != GM_NONE;
+}
+
 void gm_pages_free(struct gm_pages *pages, uint32_t page)
 {
     while (page != GM_NONE) {

@@ -56,6 +56,10 @@ void gm_pages_remove_slab(struct gm_pages *pages, uint32_t slab);
 /* Take pages for `bytes` (a multiple of 2 MiB). Returns the first page of the chain, or GM_NONE if
  * too few are free. */
 uint32_t gm_pages_take(struct gm_pages *pages, uint64_t bytes);
+/* The same, but from other slabs than this. */
+uint32_t gm_pages_take_beside(struct gm_pages *pages, uint64_t bytes, uint32_t slab);
+/* Whether a chain has a page in the slab. */
+bool gm_pages_touch(const struct gm_pages *pages, uint32_t page, uint32_t slab);
 /* Give a chain back. GM_NONE: nothing happens. */
 void gm_pages_free(struct gm_pages *pages, uint32_t page);
 

@@ -330,7 +330,8 @@ static inline struct gm_plan_input set_layout(struct world *world, const uint32_
         world->targets[i] = targets[i];
     for (uint32_t i = 0; i < n_victims; i++)
         world->victims[i] = (struct gm_layout_victim){
-            .app = victims[i], .most = i < n_donors ? world->table->apps[victims[i]].resident : 0};
+            .app = victims[i],
+            .may_lose = i < n_donors ? world->table->apps[victims[i]].resident : 0};
     world_input(world, &input);
     return input;
 }

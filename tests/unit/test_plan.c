@@ -582,8 +582,8 @@ static void test_ahead_of_another_user(void **state)
     end_world(&world);
 }
 
-/* Free frames of another user are not taken ahead. */
-static void test_ahead_takes_no_free_frame_of_others(void **state)
+/* Free frames of another user are made anew, unless the layout spares them. */
+static void test_ahead_frames_of_others(void **state)
 {
     struct world world;
     const uint32_t a = A, b = B;
@@ -592,9 +592,43 @@ static void test_ahead_takes_no_free_frame_of_others(void **state)
     struct gm_plan plan = plan_for(&world, &b, 1, NULL, 0);
     carry_out(&world, &plan);
     free_one(&world, B);
-    plan = plan_ahead(&world, a, NULL, 0, 0);
+    const struct gm_plan_input input = set_layout(&world, &a, 1, NULL, 0, 0);
+    world.layout.is_ahead = world.layout.is_sparing = true;
+    gm_layout_share(world.table, &world.layout);
+    gm_plan_make(world.table, &input, &plan);
     assert_int_equal(plan.n, 0);
     assert_false(plan.is_complete);
+    plan = plan_ahead(&world, A, NULL, 0, 0);
+    assert_true(plan.is_complete);
+    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DESTROY), 1);
+    carry_out(&world, &plan);
+    assert_int_equal(world.table->apps[A].missing, 0);
+    end_world(&world);
+}
+
+/* A plan that is made again halfway, with frames of another user and size on their way out and some
+ * free already, evicts no more than was lacking. */
+static void test_ahead_made_again(void **state)
+{
+    struct world world;
+    const uint32_t b = B;
+    uint64_t evicted = 0;
+    (void)state;
+    make_world(&world, 16 * CHUNK, 1);
+    gm_table_add_app(world.table, A, 1000);
+    gm_table_add_app(world.table, B, 1001);
+    allocate(&world, A, 8 * CHUNK);
+    for (uint32_t i = 0; i < 32; i++)
+        allocate(&world, B, CHUNK / 2);
+    struct gm_plan plan = plan_for(&world, &b, 1, NULL, 0);
+    carry_out(&world, &plan);
+    while (world.table->apps[A].missing > 0) {
+        plan = plan_ahead(&world, A, &b, 1, 1);
+        assert_true(plan.n > 0);
+        plan.n = 1; /* and then another one is made */
+        evicted += carry_out(&world, &plan);
+    }
+    assert_int_equal(evicted, 8 * CHUNK);
     end_world(&world);
 }
 
@@ -618,7 +652,8 @@ int main(void)
         cmocka_unit_test(test_counts_on_flights),
         cmocka_unit_test(test_ahead_fills_and_promotes),
         cmocka_unit_test(test_ahead_exchanges),
-        cmocka_unit_test(test_ahead_takes_no_free_frame_of_others),
+        cmocka_unit_test(test_ahead_frames_of_others),
+        cmocka_unit_test(test_ahead_made_again),
         cmocka_unit_test(test_ahead_takes_what_makes_way),
         cmocka_unit_test(test_ahead_of_another_user),
     };

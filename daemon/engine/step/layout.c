@@ -41,7 +41,7 @@ static bool can_come_ahead(const struct gm_engine *engine, uint32_t id)
 }
 
 /* Bytes that it may have on the GPU while it is paused. */
-static uint64_t most_of(const struct gm_engine *engine, uint32_t id)
+static uint64_t may_have(const struct gm_engine *engine, uint32_t id)
 {
     const uint64_t has = engine->table->apps[id].resident;
     if (engine->apps[id].state != GM_APP_PAUSED || engine->stopping.is_on)
@@ -57,7 +57,7 @@ static struct gm_layout_app stand_of_other(const struct gm_engine *engine, uint3
     return (struct gm_layout_app){.app = id,
                                   .stand = waits ? GM_STAND_WAITS : GM_STAND_IDLE,
                                   .comes_ahead = can_come_ahead(engine, id),
-                                  .most = most_of(engine, id)};
+                                  .may_have = may_have(engine, id)};
 }
 
 /* All apps whose memory can move, in the order of their next use. Returns how many. */
@@ -70,7 +70,7 @@ static uint32_t list_apps(struct gm_engine *engine)
         if (!engine->in_set[id])
             continue; /* it is from the next round on */
         apps[n++] = (struct gm_layout_app){
-            .app = id, .stand = (uint8_t)stand_of_chosen(engine, id), .most = UINT64_MAX};
+            .app = id, .stand = (uint8_t)stand_of_chosen(engine, id), .may_have = UINT64_MAX};
     }
     const uint32_t chosen = n;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
@@ -81,6 +81,11 @@ static uint32_t list_apps(struct gm_engine *engine)
             apps[at] = apps[at - 1];
         apps[at] = stand_of_other(engine, id);
     }
+    for (uint32_t i = chosen; i < n; i++) /* members of a group come at once */
+        apps[i].turn =
+            i == 0 ? 0
+                   : apps[i - 1].turn +
+                         (i == chosen || gm_engine_is_later(engine, apps[i].app, apps[i - 1].app));
     return n;
 }
 

@@ -60,6 +60,7 @@ static uint32_t take_unit(struct gm_engine *engine, const struct gm_chunk *chunk
     while (has_room && page == GM_NONE && is_at_cap(engine, chunk) &&
            gm_engine_yield_shadow(engine));
     engine->is_short_of_units = engine->is_short_of_units || page == GM_NONE;
+    engine->is_cut_up = engine->is_cut_up || (page == GM_NONE && has_room);
     engine->is_out_of_units =
         engine->is_out_of_units || (page == GM_NONE && (!has_room || is_at_cap(engine, chunk)));
     return page;
@@ -125,9 +126,29 @@ static bool waits_for_quiet(const struct gm_engine *engine, const struct gm_chun
            engine->table->allocations[chunk->allocation].is_pending;
 }
 
+/*
+ * Pinned memory cannot grow, and what is free of it lies in slabs of which others use a part, so no
+ * unit can be made. The data in the slab with least of it moves to what is free in the others.
+ */
+static void empty_slab(struct gm_engine *engine)
+{
+    struct gm_pages *pages = &engine->pool.pages;
+    const uint32_t slab = gm_hostpool_emptiest(&engine->pool);
+    for (uint32_t i = 0; slab != GM_NONE && i < engine->table->max_chunks; i++) {
+        const struct gm_chunk *chunk = &engine->table->chunks[i];
+        if (chunk->state != GM_CHUNK_AWAY || chunk->is_freed || chunk->tier != GM_TIER_PINNED ||
+            !gm_pages_touch(pages, chunk->page, slab))
+            continue;
+        const uint32_t page = gm_pages_take_beside(pages, gm_chunk_bytes(chunk), slab);
+        if (page == GM_NONE)
+            return;
+        gm_engine_copy_below(engine, i, GM_TIER_PINNED, page);
+    }
+}
+
 void gm_engine_map_on_host(struct gm_engine *engine)
 {
-    engine->is_short_of_units = engine->is_out_of_units = false;
+    engine->is_short_of_units = engine->is_out_of_units = engine->is_cut_up = false;
     gm_hostpool_forget_wants(&engine->pool);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
@@ -152,6 +173,8 @@ void gm_engine_make_units(struct gm_engine *engine)
         gm_engine_want_memory(engine);
     if (engine->is_out_of_units && !engine->out_told)
         gm_engine_call_back(engine);
+    if (engine->is_out_of_units && engine->is_cut_up && engine->host_copies == 0)
+        empty_slab(engine);
     engine->short_told = engine->is_short_of_units;
     engine->out_told = engine->is_out_of_units;
     gm_engine_make_pinned_units(engine);
