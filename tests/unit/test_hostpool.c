@@ -42,6 +42,27 @@ static void test_fragments_still_fit(void **state)
     close_pool(&f);
 }
 
+/* Of slabs that are in use the one with most free pages. */
+static void test_emptiest(void **state)
+{
+    struct fixture f;
+    uint32_t pages[48];
+    (void)state;
+    open_pool(&f, 128 * MIB);
+    grow(&f, 128 * MIB);
+    assert_int_equal(gm_hostpool_emptiest(&f.pool), GM_NONE);
+    for (int i = 0; i < 48; i++)
+        pages[i] = take(&f, 2 * MIB);
+    for (int i = 16; i < 48; i++)
+        if (i % 16 < (i < 32 ? 5 : 4))
+            gm_hostpool_free(&f.pool, pages[i]);
+    assert_int_equal(gm_hostpool_emptiest(&f.pool), pages[31] / 16);
+    for (int i = 21; i < 32; i++)
+        gm_hostpool_free(&f.pool, pages[i]);
+    assert_int_equal(gm_hostpool_emptiest(&f.pool), pages[47] / 16);
+    close_pool(&f);
+}
+
 static void test_contiguous_when_it_can(void **state)
 {
     struct fixture f;
@@ -173,13 +194,10 @@ static void test_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cap_is_exact),
-        cmocka_unit_test(test_fragments_still_fit),
-        cmocka_unit_test(test_contiguous_when_it_can),
-        cmocka_unit_test(test_refusal),
-        cmocka_unit_test(test_shrinks),
-        cmocka_unit_test(test_wanted_again),
-        cmocka_unit_test(test_release_is_tried_again),
+        cmocka_unit_test(test_cap_is_exact), cmocka_unit_test(test_fragments_still_fit),
+        cmocka_unit_test(test_emptiest),     cmocka_unit_test(test_contiguous_when_it_can),
+        cmocka_unit_test(test_refusal),      cmocka_unit_test(test_shrinks),
+        cmocka_unit_test(test_wanted_again), cmocka_unit_test(test_release_is_tried_again),
         cmocka_unit_test(test_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -252,6 +252,35 @@ static void test_best_fit(void **state)
     gm_pages_close(&pages);
 }
 
+/* Whoever leaves a slab goes to others, as far as those have room, and then all of it is free. */
+static void test_beside(void **state)
+{
+    struct gm_pages pages;
+    uint32_t four[12];
+    (void)state;
+    assert_int_equal(gm_pages_open(&pages, 3 * GM_SLAB_BYTES), 0);
+    gm_pages_add(&pages, pages.max_pages);
+    for (int i = 0; i < 12; i++)
+        four[i] = gm_pages_take(&pages, 4 * GM_CHUNK_MIN);
+    for (int i = 0; i < 12; i++) /* of the first slab three chunks are left, of the others two */
+        if (i == 0 || i == 4 || i == 5 || i == 8 || i == 9)
+            gm_pages_free(&pages, four[i]);
+    const uint32_t slab = four[6] / GM_SLAB_PAGES, free_pages = pages.free_pages;
+    assert_true(gm_pages_touch(&pages, four[7], slab));
+    assert_false(gm_pages_touch(&pages, four[1], slab));
+    assert_int_equal(gm_pages_take_beside(&pages, 13 * GM_CHUNK_MIN, slab), GM_NONE);
+    assert_int_equal(pages.free_pages, free_pages);
+    for (int i = 6; i < 8; i++) {
+        const uint32_t page = gm_pages_take_beside(&pages, 4 * GM_CHUNK_MIN, slab);
+        assert_int_not_equal(page, GM_NONE);
+        assert_false(gm_pages_touch(&pages, page, slab));
+        gm_pages_free(&pages, four[i]);
+    }
+    assert_true(gm_slab_is_free(&pages, slab));
+    assert_int_equal(pages.free_slabs, 1);
+    gm_pages_close(&pages);
+}
+
 static void test_bounds(void **state)
 {
     struct gm_pages pages;
@@ -273,9 +302,8 @@ static void test_bounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model),
-        cmocka_unit_test(test_slabs_come_and_go),
-        cmocka_unit_test(test_best_fit),
+        cmocka_unit_test(test_model),    cmocka_unit_test(test_slabs_come_and_go),
+        cmocka_unit_test(test_best_fit), cmocka_unit_test(test_beside),
         cmocka_unit_test(test_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
