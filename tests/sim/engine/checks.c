@@ -16,8 +16,8 @@
 /* For how long a part of a group may run without the rest where all drain at once. */
 #define SPLIT_MOST (300 * GM_MS)
 
-/* ... for how long nothing may move while one loads, */
-#define STILL_MOST (50 * GM_MS)
+/* ... for how long nothing may move while one loads (what failed is tried again after 100 ms), */
+#define STILL_MOST (150 * GM_MS)
 
 /* ... and for how long a program may be above a cap that was lowered. */
 #define ABOVE_MOST (5 * GM_S)
@@ -591,10 +591,8 @@ static void check_ahead(uint32_t index)
     machine.gpus[index].ahead = n;
     for (uint32_t id = 0; n > before && id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
-        require(app->state != GM_APP_LOADING && app->state != GM_APP_DRAINING &&
-                    table->apps[id].missing <= app->allocs.ahead_chunks,
-                "memory ahead is granted, and app %u is %s and lacks %u chunks", id,
-                gm_model_state_text(GM_MODEL_APP, app->state), table->apps[id].missing);
+        require(table->apps[id].missing <= app->allocs.ahead_chunks,
+                "memory ahead is granted, and app %u lacks %u chunks", id, table->apps[id].missing);
     }
     require(n <= before || table->committed + table->orphaned <= room - room / GM_AHEAD_SHARE,
             "memory ahead is granted, and of %lu MiB %lu are used", room >> 20,
