@@ -32,7 +32,8 @@ struct view {
     uint64_t moved_at; /* when memory last came nearer for one of them that is not whole */
     bool others_work;  /* another one runs and does not rest */
     bool has_waiting;  /* a thread of one waits at its gate */
-    bool is_put_off;   /* one of them cannot be loaded now */
+    bool is_put_off;   /* one of them cannot be loaded now, ... */
+    uint64_t until;    /* ... and none of them can before this */
 };
 
 static struct view look(const struct gm_engine *engine, uint32_t id)
@@ -54,6 +55,8 @@ static struct view look(const struct gm_engine *engine, uint32_t id)
             app->progress_at > view.moved_at)
             view.moved_at = app->progress_at;
         view.is_put_off = view.is_put_off || is_put_off(engine, app);
+        if (is_put_off(engine, app) && app->idle.want_at > view.until)
+            view.until = app->idle.want_at;
     }
     return view;
 }
@@ -122,10 +125,19 @@ uint64_t gm_group_due(const struct gm_engine *engine, uint32_t id)
     const struct view view = look(engine, id);
     if (!view.is_spread || !view.has_closed)
         return GM_TIME_NEVER;
+    if (view.is_put_off)
+        return view.until;
     if (!is_granted(group))
         return group->grant.next > engine->now ? group->grant.next : GM_TIME_NEVER;
     const uint64_t since = view.moved_at > group->grant.since ? view.moved_at : group->grant.since;
     return since + stall_ns(engine, group);
+}
+
+/* On other GPUs it may be that they waited for this. */
+static void join_line(struct gm_engine *engine, uint32_t id)
+{
+    gm_engine_stand_in_line(engine, id, true);
+    gm_group_call(engine->apps[id].client->group);
 }
 
 static void follow(struct gm_engine *engine, uint32_t id)
@@ -150,7 +162,7 @@ static void follow(struct gm_engine *engine, uint32_t id)
         if (!app->idle.is_idle && !may_want)
             gm_engine_stand_in_line(engine, id, false);
         else if (app->idle.is_idle && may_want && is_wanted)
-            gm_engine_stand_in_line(engine, id, true);
+            join_line(engine, id);
     }
 }
 
