@@ -377,6 +377,7 @@ struct gm_engine {
     uint32_t *unsent; /* chunks whose MAP or UNMAP is in no batch: their apps' sessions end */
     uint32_t n_unsent;
 
+    uint32_t rounds; /* run.c: that were begun for the newest event, beside the first */
     struct gm_plan plan;
     bool plan_is_stale;
     uint32_t plan_from;           /* moves before it are done */
@@ -416,7 +417,7 @@ struct gm_engine {
 
     bool is_short_of_units;    /* a chunk that is to be mapped on the host found none */
     bool is_out_of_units;      /* ... and pinned memory is as large as it may be */
-    bool is_cut_up; /* ... though as much is free, in parts of slabs */
+    bool is_cut_up;            /* ... though as much is free, in parts of slabs */
     bool short_told, out_told; /* ... when units were made last */
     struct gm_stopping stopping;
     struct gm_share *shares;

@@ -123,6 +123,7 @@ void gm_engine_run(struct gm_engine *engine)
     gm_engine_count_users(engine);
     gm_engine_follow_caps(engine);
     gm_engine_begin_frames(engine);
+    engine->rounds = 0;
     do {
         gm_engine_begin_round(engine);
         if (engine->stopping.is_on)
@@ -142,7 +143,9 @@ void gm_engine_run(struct gm_engine *engine)
         gm_engine_answer_refused(engine);
         gm_engine_make_units(engine);
         open_ready(engine);
-    } while (engine->again);
+    } while (engine->again && ++engine->rounds < GM_ROUNDS_MOST);
+    if (engine->again)
+        gm_engine_call(engine);              /* others of the loop come first */
     if (engine->plan_from == engine->plan.n) /* most are for chunks that overwrite them */
         gm_engine_clear_frames(engine);
     gm_engine_tell_timeslices(engine);

@@ -675,6 +675,8 @@ void checks_run(void)
     if (!machine.is_up)
         return;
     for (uint32_t i = 0; i < machine.n_gpus; i++) {
+        require(machine.daemon.engines[i]->rounds < GM_ROUNDS_MOST,
+                "the engine goes round without an end");
         check_table(machine.daemon.engines[i]);
         check_memory(machine.daemon.engines[i]);
         check_chunks(machine.daemon.engines[i]);
