@@ -969,6 +969,8 @@ static bool is_of_another(const struct program *p)
     return false;
 }
 
+static void on_eof(void *arg, uint64_t a, uint64_t b);
+
 static void on_hello(void *arg, uint64_t life, uint64_t unused)
 {
     struct program *p = arg;
@@ -997,6 +999,8 @@ static void on_hello(void *arg, uint64_t life, uint64_t unused)
     }
     p->session = session;
     machine.sums.joins++;
+    if (!p->is_connected) /* the daemon has ended it at once */
+        machine_at(behind(&p->up_at, 100 * GM_US), on_eof, session, p->app, 0);
 }
 
 /* What the dead left: somebody else has their connection, and what they had mapped. */
