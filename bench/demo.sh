@@ -60,7 +60,8 @@ if [ -z "$build" ]; then
     echo "demo: building in $build"
     gm_configure "$build" && gm_build "$build" || fail "gpumux does not build (see $build.log)"
 fi
-build=$(cd "$build" && pwd) || fail "no folder $build"
+[ -d "$build" ] || fail "no folder $build"
+build=$(cd "$build" && pwd)
 
 # A GPU counts if the driver library is there and a device file to go with it.
 has_gpu() {
