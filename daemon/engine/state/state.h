@@ -418,6 +418,7 @@ struct gm_engine {
     bool is_short_of_units;    /* a chunk that is to be mapped on the host found none */
     bool is_out_of_units;      /* ... and pinned memory is as large as it may be */
     bool is_cut_up;            /* ... though as much is free, in parts of slabs */
+    uint64_t empty_at;         /* on_host.c: no slab is emptied before */
     bool short_told, out_told; /* ... when units were made last */
     struct gm_stopping stopping;
     struct gm_share *shares;

@@ -133,6 +133,7 @@ static bool waits_for_quiet(const struct gm_engine *engine, const struct gm_chun
 static void empty_slab(struct gm_engine *engine)
 {
     struct gm_pages *pages = &engine->pool.pages;
+    const uint32_t copies = engine->host_copies;
     const uint32_t slab = gm_hostpool_emptiest(&engine->pool);
     for (uint32_t i = 0; slab != GM_NONE && i < engine->table->max_chunks; i++) {
         const struct gm_chunk *chunk = &engine->table->chunks[i];
@@ -141,9 +142,11 @@ static void empty_slab(struct gm_engine *engine)
             continue;
         const uint32_t page = gm_pages_take_beside(pages, gm_chunk_bytes(chunk), slab);
         if (page == GM_NONE)
-            return;
+            break;
         gm_engine_copy_below(engine, i, GM_TIER_PINNED, page);
     }
+    /* It looks at all chunks: in vain not with each event. */
+    engine->empty_at = engine->host_copies > copies ? 0 : engine->now + GM_EMPTY_AGAIN_NS;
 }
 
 void gm_engine_map_on_host(struct gm_engine *engine)
@@ -173,7 +176,8 @@ void gm_engine_make_units(struct gm_engine *engine)
         gm_engine_want_memory(engine);
     if (engine->is_out_of_units && !engine->out_told)
         gm_engine_call_back(engine);
-    if (engine->is_out_of_units && engine->is_cut_up && engine->host_copies == 0)
+    if (engine->is_out_of_units && engine->is_cut_up && engine->host_copies == 0 &&
+        engine->now >= engine->empty_at)
         empty_slab(engine);
     engine->short_told = engine->is_short_of_units;
     engine->out_told = engine->is_out_of_units;
