@@ -54,7 +54,7 @@ FORBIDDEN = [
 # A file, what its code may not name, and why.
 NAMES = [
     (r"daemon/engine/step/.*",
-     r"\b(?:uv_\w+|cu[A-Z]\w+|outlet\s*(?:\.|->)\s*(?:send|end|keep|event|stop_of)|clock_gettime|time|getrandom|syscall|gm_now|"
+     r"\b(?:uv_\w+|cu[A-Z]\w+|outlet\s*(?:\.|->)\s*(?:send|end|keep|event|stop_of)|clock_gettime|time|getrandom|syscall|gm_now|gm_thread_time|"
      r"gm_log\w*|gm_(?:mover|hasher|cuda|alarm|claim|frames|limits)_\w+|gm_(?:hostpool|stores)_(?:want|make|trim|copy|open)\w*)\s*\(",
      "the step knows no clock, log, session, loop or driver: daemon/engine/act/ does that"),
 ]

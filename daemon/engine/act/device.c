@@ -6,6 +6,8 @@
 
 #include <sys/random.h>
 
+#include "common/clock.h"
+
 bool gm_engine_ask_device(const struct gm_engine *engine, uint64_t *free_bytes, uint64_t *total)
 {
     size_t free_now = 0, all = 0;
@@ -13,6 +15,11 @@ bool gm_engine_ask_device(const struct gm_engine *engine, uint64_t *free_bytes, 
     *free_bytes = free_now;
     *total = all;
     return result == CUDA_SUCCESS;
+}
+
+uint64_t gm_engine_spent(void)
+{
+    return gm_thread_time();
 }
 
 const char *gm_engine_error_text(const struct gm_engine *engine, CUresult result)

@@ -5,6 +5,8 @@
  */
 #include "daemon/engine/step/layout.h"
 
+#include "daemon/core/plan_moves.h"
+#include "daemon/engine/act/device.h"
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/round.h"
@@ -13,7 +15,6 @@
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/moves.h"
 #include "daemon/engine/step/room.h"
-#include "daemon/core/plan_moves.h"
 
 static bool lacks_any(const struct gm_engine *engine, uint32_t id)
 {
@@ -129,7 +130,7 @@ static void tell_plan(struct gm_engine *engine)
 
 void gm_engine_plan(struct gm_engine *engine)
 {
-    const uint64_t begin = gm_thread_time();
+    const uint64_t begin = gm_engine_spent();
     struct gm_layout *layout = &engine->layout;
     struct gm_plan_input input = {.layout = layout};
     const uint32_t n = list_apps(engine);
@@ -155,7 +156,7 @@ void gm_engine_plan(struct gm_engine *engine)
     }
     tell_plan(engine);
     gm_engine_begin_moves(engine);
-    engine->parts.planned_ns += gm_thread_time() - begin;
+    engine->parts.planned_ns += gm_engine_spent() - begin;
 }
 
 bool gm_engine_is_plan_stale(const struct gm_engine *engine)
