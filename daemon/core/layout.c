@@ -122,13 +122,11 @@ static uint64_t above_room(const struct gm_table *table, const struct gm_layout_
 static void make_now(const struct gm_table *table, const struct gm_layout_app *apps, uint32_t n,
                      struct gm_layout *layout)
 {
-    bool is_any = true;
     add_targets(layout, apps, n, GM_STAND_GROWS);
     layout->is_growing = layout->n_targets > 0;
     add_targets(layout, apps, n, GM_STAND_COMES);
     layout->is_ahead = layout->n_targets == 0;
-    if (layout->is_ahead)
-        is_any = false;
+    bool is_any = !layout->is_ahead;
     for (uint32_t i = 0; i < n; i++)
         is_any = is_any || above_room(table, &apps[i]) > 0;
     for (uint32_t i = n; i-- > 0 && is_any;)

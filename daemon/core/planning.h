@@ -73,8 +73,8 @@ struct gm_planning {
     int64_t free[GM_TIERS];
     int64_t window, reserve;
     int64_t to_demote;      /* bytes still to be demoted */
-    uint64_t to_map;        /* bytes that targets are to map and that need pinned pages first */
     int64_t to_disk;        /* ... of which the first ones, of the farthest apps, go to disk */
+    uint64_t to_map;        /* bytes that targets are to map and that need pinned pages first */
     uint32_t pinned_victim; /* the cursor for demotions of what was pinned before */
     uint32_t pinned_at;
     uint32_t evicted_at; /* ... and of what this plan evicts: a move */

@@ -1,6 +1,6 @@
 /*
  * Gathers what core/room answers from. Tells each program what the GPU has and what it can still
- * allocate, as cuMemGetInfo and NVML take that from its ctl page (shim/memory/budget.c), and the
+ * allocate, which the shim takes from the program's ctl page (shim/memory/budget.c), and the
  * scheduler what there is for all. Owns gm_ctl.budget, gm_ctl.room, gm_app.driver, and of the
  * engine `users` and `room`. Called by all who ask what an app may have.
  */
