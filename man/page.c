@@ -10,23 +10,13 @@
  *
  * Usage: gm_page PAGE DATE < man/PAGE
  */
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/sock.h"
+#include "daemon/ctl/commands.h"
 #include "daemon/service/options.h"
-
-enum {
-#define MUX_COMMAND(name, ...) VERB_##name,
-#define MUX_OPTION(...)
-#include "daemon/ctl/commands.def"
-#undef MUX_COMMAND
-#undef MUX_OPTION
-};
-#define MUX_OF(name) (1u << VERB_##name)
-#define MUX_ALL UINT_MAX
 
 static const struct command {
     const char *name, *words, *does, *more;

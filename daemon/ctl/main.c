@@ -2,7 +2,6 @@
 #include "daemon/ctl/ctl.h"
 
 #include <argp.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +11,7 @@
 #include "common/standard.h"
 #include "common/text.h"
 #include "common/wire.h"
+#include "daemon/ctl/commands.h"
 
 enum {
     KEY_SOCKET = 0x1000,
@@ -29,17 +29,6 @@ struct line {
     struct mux_options options;
     bool is_help, is_version, is_bad;
 };
-
-/* The commands' numbers, for sets of them. */
-enum {
-#define MUX_COMMAND(name, ...) VERB_##name,
-#define MUX_OPTION(...)
-#include "daemon/ctl/commands.def"
-#undef MUX_COMMAND
-#undef MUX_OPTION
-};
-#define MUX_OF(name) (1u << VERB_##name)
-#define MUX_ALL UINT_MAX
 
 static const struct command_option {
     unsigned commands; /* who has it */
