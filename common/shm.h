@@ -8,8 +8,8 @@
  *            idle apps, and shows them. They are hostile input: the daemon copies each word once
  *            and uses none as an index, a size or a pointer. It writes there only to take a spare.
  *
- * engine/apps.c makes both memfds, seals their size and sends them with WELCOME. shim/link maps
- * them.
+ * act/client.c makes both memfds, seals their size and sends them with WELCOME. shim/link maps
+ * them. Behind struct gm_stat lie the words of windows.h.
  */
 /* clang-format on */
 #ifndef GM_COMMON_SHM_H
@@ -22,7 +22,7 @@
 #define GM_SHM_CTL_NAME "gpumux-ctl"
 
 #define GM_SHM_MAGIC 0x786d7567u /* "gumx" */
-#define GM_SHM_VERSION 8u
+#define GM_SHM_VERSION 9u
 #define GM_GPUS_MAX 16u
 #define GM_SLOTS 1024u /* one per thread; all further threads share the last one */
 
@@ -48,7 +48,8 @@ struct gm_ctl {
      */
     _Atomic uint32_t beat;
     uint64_t room[GM_GPUS_MAX]; /* bytes by gpumux GPU index: what the app could allocate now */
-    uint8_t reserved[4096 - 40 - 16 * GM_GPUS_MAX];
+    _Atomic uint32_t window;    /* the number of its window now: windows.h */
+    uint8_t reserved[4096 - 44 - 16 * GM_GPUS_MAX];
 };
 _Static_assert(sizeof(struct gm_ctl) == 4096, "gm_ctl is one page");
 
@@ -98,7 +99,10 @@ struct gm_stat {
      * swapping it for the same word with GM_SPARE_BUSY. */
     _Atomic uint64_t spares[GM_SPARES_MAX];
     _Atomic uint64_t driver_bytes; /* what the driver took by itself: modules, local memory */
-    uint8_t reserved[4096 - 96 - 8 * GM_SPARES_MAX];
+    /* Work that was submitted, of which nobody knows what memory it touches: windows.h. */
+    _Atomic uint64_t unseen;
+    _Atomic uint32_t marks_from; /* the window in which it began to mark places; 0: it does not */
+    uint8_t reserved[4096 - 108 - 8 * GM_SPARES_MAX];
     struct gm_slot slot[GM_SLOTS];
 };
 _Static_assert(sizeof(struct gm_stat) == 4096 + GM_CACHE_PAIR * GM_SLOTS, "gm_stat layout");

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GM_WIRE_VERSION 10u
+#define GM_WIRE_VERSION 11u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 /* The most fds of a message. A program keeps as many numbers free (shim/link/files.h). */
 #define GM_WIRE_FDS 16

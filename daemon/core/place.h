@@ -36,9 +36,12 @@
 #include "daemon/core/table.h"
 #include "daemon/core/tunables.h"
 
+/* A place, as the app touched it in a window (common/windows.h). */
 struct gm_use {
     uint64_t va;
-    uint32_t count;
+    uint32_t count;  /* how often */
+    uint32_t window; /* the newest in which it was touched */
+    uint32_t order;  /* other places that were touched before it in that window */
 };
 
 /* Add `n` uses, ascending by va, to the heat of the chunks of `app`, which may be halved then.

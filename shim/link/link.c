@@ -24,6 +24,7 @@
 #include "common/settings.h"
 #include "common/sock.h"
 #include "common/threads.h"
+#include "common/windows.h"
 #include "common/wishes.h"
 #include "shim/driver/real.h"
 #include "shim/gate/drain.h"
@@ -105,10 +106,11 @@ static bool gm_link_wait_readable(int fd, uint64_t until)
     }
 }
 
-static void *gm_link_map(int fd, size_t size, int protection)
+/* Map the first `size` bytes of an area that has `whole`. */
+static void *gm_link_map(int fd, size_t size, size_t whole, int protection)
 {
     struct stat st;
-    if (fstat(fd, &st) != 0 || st.st_size < (off_t)size)
+    if (fstat(fd, &st) != 0 || st.st_size < (off_t)whole)
         return MAP_FAILED;
     return mmap(NULL, size, protection, MAP_SHARED, fd, 0);
 }
@@ -116,10 +118,11 @@ static void *gm_link_map(int fd, size_t size, int protection)
 /* Map the two areas of WELCOME. */
 static int gm_link_take_areas(const int *fds)
 {
-    struct gm_ctl *ctl = gm_link_map(fds[0], sizeof(*ctl), PROT_READ);
+    struct gm_ctl *ctl = gm_link_map(fds[0], sizeof(*ctl), sizeof(*ctl), PROT_READ);
     if (ctl == MAP_FAILED)
         return -EPROTO;
-    struct gm_stat *stat = gm_link_map(fds[1], sizeof(*stat), PROT_READ | PROT_WRITE);
+    struct gm_stat *stat =
+        gm_link_map(fds[1], sizeof(*stat), GM_STAT_BYTES, PROT_READ | PROT_WRITE);
     if (stat == MAP_FAILED)
         goto unmap_ctl;
     if (ctl->magic != GM_SHM_MAGIC || ctl->version != GM_SHM_VERSION ||

@@ -29,6 +29,7 @@
 #include "common/clock.h"
 #include "common/shm.h"
 #include "common/sock.h"
+#include "common/windows.h"
 #include "shim/driver/real.h"
 #include "shim/entry/start.h"
 #include "shim/gate/drain.h"
@@ -530,13 +531,14 @@ static void accept_app(void)
     CHECK(hello->role == GM_ROLE_APP && strcmp(hello->name, program_invocation_short_name) == 0);
 }
 
-/* Accept and welcome, with the gate open. `uuid`: its byte; the driver's device has 0x40. */
-static void welcome_app(int uuid)
+/* Accept and welcome, with the gate open. `uuid`: its byte; the driver's device has 0x40.
+ * `stat_bytes`: of the stat area. */
+static void welcome_app_with(int uuid, size_t stat_bytes)
 {
     int fds[2];
     accept_app();
     ctl = make_area(sizeof(*ctl), &fds[0]);
-    stat_area = make_area(sizeof(*stat_area), &fds[1]);
+    stat_area = make_area(stat_bytes, &fds[1]);
     ctl->magic = stat_area->magic = GM_SHM_MAGIC;
     ctl->version = stat_area->version = GM_SHM_VERSION;
     ctl->budget[0] = ctl->room[0] = BUDGET;
@@ -546,6 +548,11 @@ static void welcome_app(int uuid)
     CHECK(gm_sock_send_message(peer, GM_MSG_WELCOME, &body, &entry, 1, fds, 2) == 0);
     close(fds[0]);
     close(fds[1]);
+}
+
+static void welcome_app(int uuid)
+{
+    welcome_app_with(uuid, GM_STAT_BYTES);
 }
 
 /* Map as much of `bytes` at `va` as one message can, with new frames. Returns how much that is. */

@@ -112,6 +112,11 @@ static void daemon_sends_small_areas(void)
     close(fds[0]);
     close(fds[1]);
 }
+/* ... as if there were no words behind it (windows.h). */
+static void daemon_sends_a_short_area(void)
+{
+    welcome_app_with(0x40, sizeof(struct gm_stat));
+}
 static void refused(void)
 {
     boot_in_vain(daemon_refuses);
@@ -135,6 +140,10 @@ static void rubbish(void)
 static void small_areas(void)
 {
     boot_in_vain(daemon_sends_small_areas);
+}
+static void short_area(void)
+{
+    boot_in_vain(daemon_sends_a_short_area);
 }
 
 static void memory(void)
@@ -1040,6 +1049,7 @@ SCENARIO(silent)
 SCENARIO(hangs_up)
 SCENARIO(rubbish)
 SCENARIO(small_areas)
+SCENARIO(short_area)
 SCENARIO(memory)
 SCENARIO(pitch)
 SCENARIO(gate_and_drain)
@@ -1082,6 +1092,7 @@ int main(void)
         cmocka_unit_test(test_hangs_up),
         cmocka_unit_test(test_rubbish),
         cmocka_unit_test(test_small_areas),
+        cmocka_unit_test(test_short_area),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_ahead),
         cmocka_unit_test(test_taken),

@@ -129,12 +129,12 @@ static void test_reach(void **state)
     uint32_t two = allocate(&world, 0, 32 * MIB, false);
     uint32_t foreign = allocate(&world, 1, 32 * MIB, false);
     struct gm_use uses[] = {
-        {BASE - 64 * MIB, 1000},       /* nobody's */
-        {BASE, 3},                     /* for 40 MiB */
-        {BASE + 40 * MIB, 5},          /* for the rest of the allocation */
-        {BASE + (86 + 16) * MIB, 7},   /* the second half of the next */
-        {BASE + (86 + 32) * MIB, 900}, /* another app's */
-        {BASE + 4096 * MIB, 1000},
+        {.va = BASE - 64 * MIB, .count = 1000},       /* nobody's */
+        {.va = BASE, .count = 3},                     /* for 40 MiB */
+        {.va = BASE + 40 * MIB, .count = 5},          /* for the rest of the allocation */
+        {.va = BASE + (86 + 16) * MIB, .count = 7},   /* the second half of the next */
+        {.va = BASE + (86 + 32) * MIB, .count = 900}, /* another app's */
+        {.va = BASE + 4096 * MIB, .count = 1000},
     };
     gm_place_warm(world.table, 0, uses, sizeof uses / sizeof *uses);
     assert_int_equal(nth(&world, one, 0)->heat, 3 * GM_PLACE_USE);
@@ -150,7 +150,8 @@ static void test_reach(void **state)
 static void test_memory(void **state)
 {
     struct world world;
-    struct gm_use both[] = {{BASE, 1}, {BASE + 32 * MIB, 1}}, first = {BASE, 1};
+    struct gm_use both[] = {{.va = BASE, .count = 1}, {.va = BASE + 32 * MIB, .count = 1}},
+                  first = {.va = BASE, .count = 1};
     (void)state;
     make_world(&world, 1024 * MIB, 1);
     uint32_t a = allocate(&world, 0, 96 * MIB, false);
@@ -175,7 +176,8 @@ static void test_halving(void **state)
     for (uint32_t count = 1; count <= 1024; count *= 4) {
         struct world world;
         make_world(&world, 1024 * MIB, 1);
-        const struct gm_use uses[] = {{BASE, 100 * count}, {BASE + 32 * MIB, count}};
+        const struct gm_use uses[] = {{.va = BASE, .count = 100 * count},
+                                      {.va = BASE + 32 * MIB, .count = count}};
         uint32_t often = allocate(&world, 0, 32 * MIB, false);
         uint32_t used = allocate(&world, 0, 256 * MIB, false);
         allocate(&world, 0, 512 * MIB, false);
@@ -198,7 +200,9 @@ static void test_halving(void **state)
 static void test_saturation(void **state)
 {
     struct world world;
-    struct gm_use uses[] = {{BASE, UINT32_MAX}, {BASE + 1, UINT32_MAX}, {UINT64_MAX, UINT32_MAX}};
+    struct gm_use uses[] = {{.va = BASE, .count = UINT32_MAX},
+                            {.va = BASE + 1, .count = UINT32_MAX},
+                            {.va = UINT64_MAX, .count = UINT32_MAX}};
     (void)state;
     make_world(&world, 1024 * MIB, 1);
     uint32_t a = allocate(&world, 0, 34 * MIB, false);
@@ -423,7 +427,7 @@ static uint64_t run_steps(struct world *world, const uint32_t *step, uint32_t n,
             counts[step[(*at)++ % n]]++;
         for (uint32_t b = 0; b < 256; b++)
             if (counts[b] > 0)
-                uses[n_uses++] = (struct gm_use){BASE + b * 128 * MIB, counts[b]};
+                uses[n_uses++] = (struct gm_use){.va = BASE + b * 128 * MIB, .count = counts[b]};
         gm_place_warm(world->table, 0, uses, n_uses);
         come += exchange(world, room, GM_PLACE_AT_ONCE).come;
         settle_all(world, 0);
@@ -440,7 +444,7 @@ static void allocate_blocks(struct world *world, uint32_t n, uint64_t room)
         input.is_quiet = true;
         choose(world, &input);
         settle_all(world, 0);
-        const struct gm_use filled = {BASE + i * 128 * MIB, 1};
+        const struct gm_use filled = {.va = BASE + i * 128 * MIB, .count = 1};
         gm_place_warm(world->table, 0, &filled, 1);
     }
 }

@@ -13,6 +13,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wpadded"
 #include "common/shm.h"
+#include "common/windows.h"
 #pragma GCC diagnostic pop
 #include "common/wire.h"
 
@@ -35,7 +36,8 @@ static void test_ctl(void **state)
     LAYOUT(gm_ctl, is_counting, 160, 4);
     LAYOUT(gm_ctl, beat, 164, 4);
     LAYOUT(gm_ctl, room, 168, 8 * GM_GPUS_MAX);
-    LAYOUT(gm_ctl, reserved, 296, 4096 - 296);
+    LAYOUT(gm_ctl, window, 296, 4);
+    LAYOUT(gm_ctl, reserved, 300, 4096 - 300);
     assert_int_equal(sizeof(struct gm_ctl), 4096);
 }
 
@@ -58,7 +60,9 @@ static void test_stat(void **state)
     LAYOUT(gm_stat, driver_refused_bytes, 80, 8);
     LAYOUT(gm_stat, spares, 88, 512);
     LAYOUT(gm_stat, driver_bytes, 600, 8);
-    LAYOUT(gm_stat, reserved, 608, 4096 - 608);
+    LAYOUT(gm_stat, unseen, 608, 8);
+    LAYOUT(gm_stat, marks_from, 616, 4);
+    LAYOUT(gm_stat, reserved, 620, 4096 - 620);
     LAYOUT(gm_stat, slot, 4096, 128 * 1024);
     assert_int_equal(sizeof(struct gm_stat), 4096 + 128 * 1024);
 
@@ -84,6 +88,56 @@ static void test_atomics(void **state)
     assert_int_equal(sizeof(_Atomic uint64_t), 8);
 }
 
+/* Behind the stat area a word for each 2 MiB of 47-bit addresses. */
+static void test_words(void **state)
+{
+    (void)state;
+    assert_int_equal(GM_WINDOW_WORDS_AT, 4096 + 128 * 1024);
+    assert_int_equal(GM_STAT_BYTES, 4096 + 128 * 1024 + (512ull << 20));
+    assert_int_equal(gm_window_offset(0), GM_WINDOW_WORDS_AT);
+    assert_int_equal(gm_window_offset(5 * GM_CHUNK_MIN + 77), GM_WINDOW_WORDS_AT + 40);
+    assert_true(gm_window_has((1ull << 47) - 1));
+    assert_int_equal(gm_window_offset((1ull << 47) - 1), GM_STAT_BYTES - 8);
+    assert_false(gm_window_has(1ull << 47));
+    assert_false(gm_window_has(UINT64_MAX));
+
+    struct gm_touch touch = gm_touch_unpack(0xabcdef0123456789ull);
+    assert_int_equal(touch.window, 0xabcdef);
+    assert_int_equal(touch.order, 0x01234);
+    assert_int_equal(touch.count, 0x56789);
+    assert_int_equal(gm_touch_pack(touch), 0xabcdef0123456789ull);
+    assert_true(gm_touch_is_in(0xabcdef0123456789ull, 0x7abcdef));
+    assert_false(gm_touch_is_in(0xabcdef0123456789ull, 0xabcdee));
+
+    /* Nothing of a word runs over into what stands above it. */
+    const struct gm_touch most = {.window = UINT32_MAX, .order = UINT32_MAX, .count = UINT32_MAX};
+    assert_int_equal(gm_touch_pack(most), UINT64_MAX);
+    assert_int_equal(gm_touch_pack((struct gm_touch){.count = UINT32_MAX}), GM_WINDOW_COUNT_MAX);
+    const uint64_t full = gm_touch_pack((struct gm_touch){1, 2, GM_WINDOW_COUNT_MAX - 1});
+    touch = gm_touch_unpack(gm_touch_again(gm_touch_again(gm_touch_again(full))));
+    assert_int_equal(touch.window, 1);
+    assert_int_equal(touch.order, 2);
+    assert_int_equal(touch.count, GM_WINDOW_COUNT_MAX);
+}
+
+static void test_window_numbers(void **state)
+{
+    (void)state;
+    assert_int_equal(gm_window_after(0), 1);
+    assert_int_equal(gm_window_after(41), 42);
+    /* 0 in a word stands for never. */
+    assert_int_equal(gm_window_after(GM_WINDOW_MASK - 1), GM_WINDOW_MASK);
+    assert_int_equal(gm_window_after(GM_WINDOW_MASK), GM_WINDOW_MASK + 2);
+    assert_int_equal(gm_window_after(UINT32_MAX), 1);
+
+    const uint32_t now = (5u << GM_WINDOW_BITS) + 2;
+    const struct gm_touch here = {.window = 2}, before = {.window = GM_WINDOW_MASK},
+                          ahead = {.window = 3};
+    assert_int_equal(gm_window_age(now, here), 0);
+    assert_int_equal(gm_window_age(now, before), 3);
+    assert_int_equal(gm_window_age(now, ahead), GM_WINDOW_MASK); /* long ago */
+}
+
 static void test_values(void **state)
 {
     (void)state;
@@ -106,6 +160,8 @@ int main(void)
         cmocka_unit_test(test_ctl),
         cmocka_unit_test(test_stat),
         cmocka_unit_test(test_atomics),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_window_numbers),
         cmocka_unit_test(test_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

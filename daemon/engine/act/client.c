@@ -10,11 +10,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/windows.h"
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/state/groups.h"
 
-/* A sealed area of `bytes`, mapped writable here. Returns its fd or -errno. */
-static int make_shared(const char *name, size_t bytes, int seals, void **memory)
+/* A sealed area of `bytes`, of which `mapped` are mapped writable here. Returns its fd or -errno.
+ */
+static int make_shared(const char *name, size_t bytes, size_t mapped, int seals, void **memory)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     int error;
@@ -22,11 +24,11 @@ static int make_shared(const char *name, size_t bytes, int seals, void **memory)
         return -errno;
     if (ftruncate(fd, (off_t)bytes) != 0)
         goto fail;
-    *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    *memory = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (*memory == MAP_FAILED)
         goto fail;
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL | seals) != 0) {
-        munmap(*memory, bytes);
+        munmap(*memory, mapped);
         goto fail;
     }
     return fd;
@@ -67,18 +69,20 @@ int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer
     client->wishes = who->wishes;
     clean_cap(&client->wishes);
     strncpy(client->name, who->name, sizeof client->name - 1);
-    client->fds[0] = error =
-        make_shared(GM_SHM_CTL_NAME, sizeof *client->ctl, F_SEAL_FUTURE_WRITE, &ctl);
+    client->fds[0] = error = make_shared(GM_SHM_CTL_NAME, sizeof *client->ctl, sizeof *client->ctl,
+                                         F_SEAL_FUTURE_WRITE, &ctl);
     if (error < 0)
         goto fail;
     client->ctl = ctl;
-    client->fds[1] = error = make_shared("gpumux-stat", sizeof *client->stat, 0, &stat);
+    client->fds[1] = error =
+        make_shared("gpumux-stat", GM_STAT_BYTES, sizeof *client->stat, 0, &stat);
     if (error < 0)
         goto fail;
     client->stat = stat;
     client->ctl->magic = client->stat->magic = GM_SHM_MAGIC;
     client->ctl->version = client->stat->version = GM_SHM_VERSION;
     client->ctl->app = id;
+    atomic_store(&client->ctl->window, 1);
     atomic_store(&client->ctl->gate, GM_GATE_CLOSED); /* until the first engine opens it */
     error = gm_group_add(group, client);
     if (error)
@@ -96,13 +100,11 @@ void gm_client_hold(struct gm_client *client)
     client->refs++;
 }
 
-static void close_fds(struct gm_client *client)
+static void close_fd(int *fd)
 {
-    for (int i = 0; i < 2; i++) {
-        if (client->fds[i] >= 0)
-            close(client->fds[i]);
-        client->fds[i] = -1;
-    }
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
 }
 
 /* ---- what its process leaves behind ---- */
@@ -180,7 +182,8 @@ void gm_client_drop(struct gm_client *client)
         return;
     end_copies(client);
     gm_group_remove(client);
-    close_fds(client);
+    close_fd(&client->fds[0]);
+    close_fd(&client->fds[1]);
     if (client->ctl)
         munmap(client->ctl, sizeof *client->ctl);
     if (client->stat)
@@ -193,7 +196,7 @@ int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *o
 {
     const struct gm_msg_welcome welcome = {.app = client->id};
     int error = outlet->send(client->session, GM_MSG_WELCOME, &welcome, gpus, n, client->fds, 2);
-    close_fds(client);
+    close_fd(&client->fds[0]);
     return error;
 }
 

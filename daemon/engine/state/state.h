@@ -80,7 +80,7 @@ struct gm_client {
     struct gm_session *session; /* NULL once it has left */
     struct gm_ctl *ctl;
     struct gm_stat *stat;
-    int fds[2]; /* of both areas, until WELCOME is sent; -1 */
+    int fds[2]; /* of both areas; -1. That of `ctl` until WELCOME is sent */
     uint32_t id;
     pid_t pid;
     uid_t uid;
