@@ -142,11 +142,12 @@ class App(Process):
 
     count = 0
 
-    def __init__(self, rig, name, count, daemon=None, piece=None, patience=120, is_awaited=True):
+    def __init__(self, rig, name, count, daemon=None, piece=None, patience=120, is_awaited=True, options=()):
         App.count += 1
         command = [rig.app if daemon else rig.native_app, "--bytes", count, "--seed", App.count]
         if piece:
             command += ["--piece", piece]
+        command += options
         super().__init__(rig, name, command, under(rig, daemon, is_preloaded=not rig.is_linked))
         self.bytes = count
         self.patience = patience
@@ -191,9 +192,12 @@ def lower_counters(gpu):
 
 
 class Daemon:
-    """gpumuxd, with a socket of its own. `options` are its options without the dashes; True: it takes no value."""
+    """
+    gpumuxd, with a socket of its own. `options` are its options without the dashes; True: it takes no value, None: not
+    given. `environment` is what it has beside the rig's.
+    """
 
-    def __init__(self, rig, name="daemon", **options):
+    def __init__(self, rig, name="daemon", environment=None, **options):
         self.rig = rig
         self.options = {"gpu-budget": None, "pinned": None, "idle": "5ms", "policy": "round-robin", "quantum": "60s",
                         "log-level": "info"}
@@ -207,7 +211,7 @@ class Daemon:
         command = [rig.at("daemon/gpumuxd"), "--socket", self.socket]
         for key, value in self.options.items():
             command += ["--" + key] if value is True else ["--" + key, value]
-        self.process = Process(rig, name, command)
+        self.process = Process(rig, name, command, environment)
         self.last_seq = 0
         self.counted, self.taken_at = None, 0
         self.seen = None

@@ -3,24 +3,33 @@
  * nothing of gpumux. It holds device memory that is all written, and works when it is told to, line
  * by line:
  *
- *   app --bytes SIZE [--piece SIZE] [--seed N]
+ *   app --bytes SIZE [--piece SIZE] [--seed N] [--touch SIZE] [--first N] [--every N] [--one]
+ *       [--spin-us N]
  *
- * --bytes are allocated in pieces of --piece (1 GiB; the last may be smaller) and filled with a
- * pattern; then it prints "ready" with what that took. After that, a line on standard input is a
- * request, answered by one line on standard output, name=value each:
+ * --bytes are allocated in pieces of --piece (1 GiB; the last may be smaller) and filled with
+ * random words; then it prints "ready" with what that took. A pass goes over all memory, or over
+ * --touch bytes of it: whole pieces, from piece --first (0) on each --every-th (1). With --one all
+ * pieces are parts of one allocation, and kernels get its address and an index: no address says
+ * which piece it is. With --spin-us a pass begins with a kernel that takes so long and touches
+ * nothing. After that, a line on standard input is a request, answered by one line on standard
+ * output, name=value each:
  *
  *   turn WORK [MS]
  *   run WORK MS [FILE]
+ *   follow SIZE
+ *   check
  *
- * turn: an empty kernel to its end, then passes over all memory until MS milliseconds have passed,
+ * turn: an empty kernel to its end, then passes until MS milliseconds have passed,
  * at least one. The answer: first_ms (from before the first call to the end of the empty kernel),
  * work_ms, pass_ms and pass_max_ms (the median pass and the longest), passes, mismatches. run: the
  * passes alone; first_ms is 0. With FILE, each pass is a line of it: when it ended and how long it
  * took, in milliseconds, and what it was.
  *
  * WORK is what a pass does: rewrite (check and write anew), verify (check), mixed (one rewrite,
- * then seven verify, which are bound by memory) or none. The end of the input ends it, with code 0
- * after all memory was freed.
+ * then seven verify, which are bound by memory) or none. follow: from now on a pass also checks the
+ * last SIZE bytes (whole pieces, not with --one), whose addresses its kernels read from device
+ * memory; the answer is followed, in bytes. check: checks all memory once; the answer is
+ * mismatches. The end of the input ends it, with code 0 after all memory was freed.
  *
  * Times are by a monotonic clock on the host. Exit codes: 0 done, 1 wrong data, 2 wrong use, 3 a
  * CUDA call failed (named in the last line: "FAIL call: error 2 CUDA_ERROR_OUT_OF_MEMORY").
@@ -41,12 +50,23 @@
 #define GM_PASSES_MAX 65536
 #define GM_MIXED 8 /* of so many passes, one rewrites */
 
-enum kernel { GM_FILL, GM_VERIFY, GM_REWRITE, GM_EMPTY, GM_KERNELS };
+enum kernel {
+    GM_FILL,
+    GM_VERIFY,
+    GM_REWRITE,
+    GM_VERIFY_AT,
+    GM_REWRITE_AT,
+    GM_VERIFY_THROUGH,
+    GM_SPIN,
+    GM_EMPTY,
+    GM_KERNELS
+};
 enum work { GM_WORK_NONE, GM_WORK_VERIFY, GM_WORK_REWRITE, GM_WORK_MIXED, GM_WORKS };
 static const char *const work_names[GM_WORKS] = {"none", "verify", "rewrite", "mixed"};
 
 struct piece {
-    CUdeviceptr at;
+    CUdeviceptr at; /* with --one that of the allocation */
+    uint64_t first; /* word of what is at `at` */
     uint64_t words;
     uint64_t seed;
 };
@@ -58,13 +78,17 @@ struct pass {
 
 struct app {
     uint64_t bytes, piece_bytes, seed;
+    uint64_t touched_bytes, first, every, spin_us;
+    bool is_one;
     struct gm_bench_device gpu;
     CUfunction kernel[GM_KERNELS];
     CUstream stream;
     CUdeviceptr counter; /* of wrong words */
     uint64_t counted;    /* as read last */
     struct piece *pieces;
-    size_t n_pieces;
+    size_t n_pieces, n_touched;
+    CUdeviceptr cells;                 /* of device memory: the addresses of all pieces */
+    size_t n_followed;                 /* from the last on */
     struct pass passes[GM_PASSES_MAX]; /* the first ones */
     double pass_ms[GM_PASSES_MAX];     /* how long each took */
 };
@@ -85,15 +109,16 @@ static uint64_t next_seed(uint64_t seed)
 
 static void launch(const struct app *app, enum kernel kernel, void **args)
 {
-    bool is_empty = kernel == GM_EMPTY;
-    GM_CU(&app->gpu, cuLaunchKernel, app->kernel[kernel], is_empty ? 1 : 1024, 1, 1,
-          is_empty ? 1 : 256, 1, 1, 0, app->stream, args, NULL);
+    bool is_small = kernel == GM_EMPTY || kernel == GM_SPIN;
+    GM_CU(&app->gpu, cuLaunchKernel, app->kernel[kernel], is_small ? 1 : 1024, 1, 1,
+          is_small ? 1 : 256, 1, 1, 0, app->stream, args, NULL);
 }
 
 static void open_cuda(struct app *app)
 {
-    static const char *const names[GM_KERNELS] = {"gm_fill", "gm_verify", "gm_verify_refill",
-                                                  "gm_empty"};
+    static const char *const names[GM_KERNELS] = {
+        "gm_fill",           "gm_verify", "gm_verify_refill", "gm_verify_at", "gm_verify_refill_at",
+        "gm_verify_through", "gm_spin",   "gm_empty"};
     const char *why = gm_bench_open(&app->gpu);
     if (why != NULL)
         gm_bench_fail(3, "no CUDA driver: %s not found", why);
@@ -102,48 +127,102 @@ static void open_cuda(struct app *app)
     GM_CU(&app->gpu, cuStreamCreate, &app->stream, 0);
 }
 
+/* Memory, and the kernels that fill it. */
+static void make_pieces(struct app *app)
+{
+    CUdeviceptr all = 0;
+    if (app->is_one)
+        GM_CU(&app->gpu, cuMemAlloc, &all, app->bytes);
+    for (size_t i = 0; i < app->n_pieces; i++) {
+        struct piece *piece = &app->pieces[i];
+        uint64_t left = app->bytes - i * app->piece_bytes;
+        uint64_t bytes = left < app->piece_bytes ? left : app->piece_bytes;
+        piece->at = all;
+        piece->words = bytes / 8;
+        piece->seed = next_seed(app->is_one ? app->seed : app->seed + i);
+        if (app->is_one) {
+            piece->first = i * (app->piece_bytes / 8);
+            continue;
+        }
+        GM_CU(&app->gpu, cuMemAlloc, &piece->at, bytes);
+        void *args[] = {&piece->at, &piece->words, &piece->seed};
+        launch(app, GM_FILL, args);
+    }
+    if (app->is_one) {
+        uint64_t words = app->bytes / 8;
+        void *args[] = {&all, &words, &app->pieces[0].seed};
+        launch(app, GM_FILL, args);
+    }
+}
+
 static void fill(struct app *app)
 {
     uint64_t zero = 0;
     app->n_pieces = (app->bytes + app->piece_bytes - 1) / app->piece_bytes;
+    app->n_touched = (app->touched_bytes + app->piece_bytes - 1) / app->piece_bytes;
     app->pieces = calloc(app->n_pieces, sizeof(app->pieces[0]));
     if (app->pieces == NULL)
         gm_bench_fail(1, "no host memory");
     GM_CU(&app->gpu, cuMemAlloc, &app->counter, sizeof(zero));
     GM_CU(&app->gpu, cuMemcpyHtoD, app->counter, &zero, sizeof(zero));
-    for (size_t i = 0; i < app->n_pieces; i++) {
-        struct piece *piece = &app->pieces[i];
-        uint64_t left = app->bytes - i * app->piece_bytes;
-        uint64_t bytes = left < app->piece_bytes ? left : app->piece_bytes;
-        GM_CU(&app->gpu, cuMemAlloc, &piece->at, bytes);
-        piece->words = bytes / 8;
-        piece->seed = next_seed(app->seed + i);
-        void *args[] = {&piece->at, &piece->words, &piece->seed};
-        launch(app, GM_FILL, args);
-    }
+    make_pieces(app);
     GM_CU(&app->gpu, cuStreamSynchronize, app->stream);
 }
 
-/* Once over all memory. Returns the wrong words. */
-static uint64_t make_pass(struct app *app, enum work work)
+static void verify(const struct app *app, struct piece *piece)
+{
+    void *args[] = {&piece->at, &piece->words, &piece->seed, (void *)&app->counter};
+    void *args_at[] = {&piece->at, &piece->first, &piece->words, &piece->seed,
+                       (void *)&app->counter};
+    launch(app, app->is_one ? GM_VERIFY_AT : GM_VERIFY, app->is_one ? args_at : args);
+}
+
+static void rewrite(const struct app *app, struct piece *piece)
+{
+    uint64_t next = next_seed(piece->seed);
+    void *args[] = {&piece->at, &piece->words, &piece->seed, &next, (void *)&app->counter};
+    void *args_at[] = {&piece->at,   &piece->first, &piece->words,
+                       &piece->seed, &next,         (void *)&app->counter};
+    launch(app, app->is_one ? GM_REWRITE_AT : GM_REWRITE, app->is_one ? args_at : args);
+    piece->seed = next;
+}
+
+/* What the last pieces hold, by the addresses that lie in device memory. */
+static void verify_followed(const struct app *app)
+{
+    for (size_t i = app->n_pieces - app->n_followed; i < app->n_pieces; i++) {
+        CUdeviceptr cell = app->cells + i * sizeof(cell);
+        void *args[] = {&cell, &app->pieces[i].words, &app->pieces[i].seed, (void *)&app->counter};
+        launch(app, GM_VERIFY_THROUGH, args);
+    }
+}
+
+/* Wait for all that was launched. Returns the words that were wrong. */
+static uint64_t finish(struct app *app)
 {
     uint64_t before = app->counted;
-    for (size_t i = 0; work != GM_WORK_NONE && i < app->n_pieces; i++) {
-        struct piece *piece = &app->pieces[i];
-        uint64_t next = next_seed(piece->seed);
-        if (work == GM_WORK_REWRITE) {
-            void *args[] = {&piece->at, &piece->words, &piece->seed, &next, &app->counter};
-            launch(app, GM_REWRITE, args);
-            piece->seed = next;
-        } else {
-            void *args[] = {&piece->at, &piece->words, &piece->seed, &app->counter};
-            launch(app, GM_VERIFY, args);
-        }
-    }
     GM_CU(&app->gpu, cuStreamSynchronize, app->stream);
-    if (work != GM_WORK_NONE)
-        GM_CU(&app->gpu, cuMemcpyDtoH, &app->counted, app->counter, sizeof(app->counted));
+    GM_CU(&app->gpu, cuMemcpyDtoH, &app->counted, app->counter, sizeof(app->counted));
     return app->counted - before;
+}
+
+/* Once over what is touched. Returns the wrong words. */
+static uint64_t make_pass(struct app *app, enum work work)
+{
+    if (app->spin_us > 0) {
+        uint64_t ns = app->spin_us * GM_US;
+        void *args[] = {&ns};
+        launch(app, GM_SPIN, args);
+    }
+    for (size_t i = 0; work != GM_WORK_NONE && i < app->n_touched; i++) {
+        struct piece *piece = &app->pieces[app->first + i * app->every];
+        if (work == GM_WORK_REWRITE)
+            rewrite(app, piece);
+        else
+            verify(app, piece);
+    }
+    verify_followed(app);
+    return finish(app);
 }
 
 static void write_passes(const struct app *app, size_t count, const char *file)
@@ -203,6 +282,33 @@ static void work(struct app *app, enum work what, double least_ms, bool is_run, 
         exit(1);
 }
 
+static void follow(struct app *app, const char *size)
+{
+    uint64_t bytes;
+    if (gm_parse_size(size, &bytes) != 0 || app->is_one || bytes > app->bytes)
+        gm_bench_fail(2, "there is nothing to follow: %s", size);
+    if (app->cells == 0) {
+        GM_CU(&app->gpu, cuMemAlloc, &app->cells, app->n_pieces * sizeof(app->cells));
+        for (size_t i = 0; i < app->n_pieces; i++)
+            GM_CU(&app->gpu, cuMemcpyHtoD, app->cells + i * sizeof(app->cells), &app->pieces[i].at,
+                  sizeof(app->cells));
+    }
+    app->n_followed = (bytes + app->piece_bytes - 1) / app->piece_bytes;
+    printf("followed=%" PRIu64 "\n", app->n_followed * app->piece_bytes);
+    fflush(stdout);
+}
+
+static void check(struct app *app)
+{
+    for (size_t i = 0; i < app->n_pieces; i++)
+        verify(app, &app->pieces[i]);
+    uint64_t mismatches = finish(app);
+    printf("mismatches=%" PRIu64 "\n", mismatches);
+    fflush(stdout);
+    if (mismatches != 0)
+        exit(1);
+}
+
 static bool parse_work(const char *text, enum work *what)
 {
     for (int i = 0; i < GM_WORKS; i++) {
@@ -224,6 +330,14 @@ static void serve(struct app *app)
         double ms = 0;
         int n = sscanf(line, "%15s %15s %lf %1023s", verb, name, &ms, file);
         bool is_run = n >= 1 && strcmp(verb, "run") == 0;
+        if (n == 1 && strcmp(verb, "check") == 0) {
+            check(app);
+            continue;
+        }
+        if (n == 2 && strcmp(verb, "follow") == 0) {
+            follow(app, name);
+            continue;
+        }
         if (n < 2 || (!is_run && strcmp(verb, "turn") != 0) || !parse_work(name, &what)) {
             printf("FAIL no such request: %s", line);
             exit(2);
@@ -232,36 +346,58 @@ static void serve(struct app *app)
     }
 }
 
+static uint64_t *number_of(struct app *app, const char *option, bool *is_size)
+{
+    *is_size = true;
+    if (strcmp(option, "--bytes") == 0)
+        return &app->bytes;
+    if (strcmp(option, "--piece") == 0)
+        return &app->piece_bytes;
+    if (strcmp(option, "--touch") == 0)
+        return &app->touched_bytes;
+    *is_size = false;
+    if (strcmp(option, "--seed") == 0)
+        return &app->seed;
+    if (strcmp(option, "--first") == 0)
+        return &app->first;
+    if (strcmp(option, "--every") == 0)
+        return &app->every;
+    return strcmp(option, "--spin-us") == 0 ? &app->spin_us : NULL;
+}
+
 static bool parse(struct app *app, int argc, char **argv)
 {
-    for (int i = 1; i < argc; i += 2) {
-        const char *option = argv[i], *value = argv[i + 1]; /* NULL behind the last */
-        char *end = NULL;
-        if (value == NULL)
-            return false;
-        if (strcmp(option, "--seed") == 0) {
-            errno = 0;
-            app->seed = strtoull(value, &end, 10);
-            if (errno != 0 || end == value || *end != '\0')
-                return false;
-        } else {
-            bool is_bytes = strcmp(option, "--bytes") == 0;
-            uint64_t *size = is_bytes ? &app->bytes : &app->piece_bytes;
-            if ((!is_bytes && strcmp(option, "--piece") != 0) || gm_parse_size(value, size) != 0)
-                return false;
+    for (int i = 1; i < argc; i++) {
+        bool is_size;
+        if (strcmp(argv[i], "--one") == 0) {
+            app->is_one = true;
+            continue;
         }
+        uint64_t *number = number_of(app, argv[i], &is_size);
+        const char *value = argv[++i]; /* NULL behind the last */
+        if (number == NULL || value == NULL ||
+            (is_size ? gm_parse_size(value, number) : gm_parse_number(value, number)) != 0)
+            return false;
     }
     app->bytes &= ~7ull;
     app->piece_bytes &= ~7ull;
-    return app->bytes > 0 && app->piece_bytes > 0;
+    if (app->bytes == 0 || app->piece_bytes == 0)
+        return false;
+    if (app->touched_bytes == 0)
+        app->touched_bytes = app->bytes - app->first * app->piece_bytes;
+    /* The last piece that is touched is there. */
+    uint64_t last = app->first + (app->touched_bytes - 1) / app->piece_bytes * app->every;
+    return app->first <= app->bytes / app->piece_bytes && app->every > 0 &&
+           last <= (app->bytes - 1) / app->piece_bytes;
 }
 
 int main(int argc, char **argv)
 {
-    static struct app app = {.piece_bytes = 1ull << 30, .seed = 1};
+    static struct app app = {.piece_bytes = 1ull << 30, .seed = 1, .every = 1};
     uint64_t from = gm_now();
     if (!parse(&app, argc, argv)) {
-        fprintf(stderr, "usage: app --bytes SIZE [--piece SIZE] [--seed N]\n");
+        fprintf(stderr, "usage: app --bytes SIZE [--piece SIZE] [--seed N] [--touch SIZE] "
+                        "[--first N] [--every N] [--one] [--spin-us N]\n");
         return 2;
     }
     open_cuda(&app);
@@ -271,8 +407,10 @@ int main(int argc, char **argv)
     printf("ready open_ms=%.3f fill_ms=%.3f\n", open_ms, ms_since(from));
     fflush(stdout);
     serve(&app);
-    for (size_t i = 0; i < app.n_pieces; i++)
+    for (size_t i = 0; i < (app.is_one ? 1 : app.n_pieces); i++)
         GM_CU(&app.gpu, cuMemFree, app.pieces[i].at);
+    if (app.cells != 0)
+        GM_CU(&app.gpu, cuMemFree, app.cells);
     GM_CU(&app.gpu, cuMemFree, app.counter);
     GM_CU(&app.gpu, cuStreamDestroy, app.stream);
     gm_bench_close(&app.gpu);

@@ -18,10 +18,14 @@ CHUNK_MS = 500 # a program that is kept at work is asked anew so often
 
 
 class Plan:
-    """What a program is: a model of python/models.py, of so many bytes, with so many units a round."""
+    """
+    What a program is: a model of python/models.py, of so many bytes, with so many units a round. Or "pool": bench/app
+    with these options and pieces, whose units are passes that do `work`.
+    """
 
-    def __init__(self, model, count, units, prompt=16, seed=1):
+    def __init__(self, model, count, units=16, prompt=16, seed=1, work=None, piece=None, options=()):
         self.model, self.bytes, self.units, self.prompt, self.seed = model, count, units, prompt, seed
+        self.work, self.piece, self.options = work, piece, options
 
 
 def add_options(parser):
@@ -46,7 +50,7 @@ def make(rig, name, plan, daemon=None):
     """The program, which has not touched the GPU yet: load() makes it do so."""
     kind = rig.args.programs or ("app" if rig.args.simcuda else "torch")
     rig.result["programs"] = kind
-    return Standin(rig, name, plan, daemon) if kind == "app" else Model(rig, name, plan, daemon, kind == "cpu")
+    return Standin(rig, name, plan, daemon) if kind == "app" or plan.model == "pool" else Model(rig, name, plan, daemon, kind == "cpu")
 
 
 def measures(rig):
@@ -144,15 +148,16 @@ class Model(Worker, Process):
 
 
 class Standin(Worker, App):
-    words, has_input = ("rewrite", "verify"), False
+    has_input = False
 
     def __init__(self, rig, name, plan, daemon):
         self.begin(rig, plan)
+        self.words = ("rewrite", plan.work or "verify")
         self.name, self.daemon, self.patience = name, daemon, 120
 
     def begin_load(self):
-        App.__init__(self, self.rig, self.name, self.plan.bytes, self.daemon, piece=self.rig.args.piece,
-                     is_awaited=False)
+        App.__init__(self, self.rig, self.name, self.plan.bytes, self.daemon, is_awaited=False,
+                     piece=self.plan.piece or self.rig.args.piece, options=self.plan.options)
 
 
 def load_all(programs):
@@ -162,6 +167,14 @@ def load_all(programs):
         program.begin_load()
     for program in programs:
         program.take_loaded(program.line(program.patience))
+
+
+def work_together(programs, ms):
+    """All at once for so long. When that began, in ms, and of each the units as (end_ms, ms, is_rewrite)."""
+    begun = time.monotonic() * 1000
+    for program in programs:
+        program.ask_units(ms)
+    return begun, [program.take(program.line(program.patience + ms / 1000))["list"] for program in programs]
 
 
 class Kept:

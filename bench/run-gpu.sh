@@ -22,8 +22,13 @@
 # processors, 100 GiB of memory, 70 GiB on the GPU (60 for the first set) and 40 GiB on the disk. BUILD-DIR is a build
 # of this tree, made anywhere (tests/setup.sh --portable makes one that moves).
 #
-#   --set SET     memory, sched, overhead or latency (memory)
+#   sh bench/run-gpu.sh build-portable --set working --cells three,hidden --budget 500
+#
+# runs working: programs of which a turn touches a part. A cell takes two minutes.
+#
+#   --set SET     memory, sched, overhead, latency or working (memory)
 #   --workloads W,...  of latency (all but the chats)
+#   --cells C,...  of working (all)
 #   --budget S    all of it ends within so many seconds (380)
 #   --only NAME   this one of any set, or idle, hash, shadows, first, models (oversize.py with models), or gate, disk, plan or sched, which need no GPU; may be given several
 #                 times, and the budget is theirs
@@ -47,6 +52,7 @@ build=$(cd "$1" && pwd) || exit 2
 shift
 only=
 workloads=
+cells=
 set=memory
 full=
 simcuda=
@@ -58,6 +64,7 @@ while [ $# -gt 0 ]; do
     --only) only="$only ${2:?--only NAME}" && shift ;;
     --set) set=${2:?--set NAME} && shift ;;
     --workloads) workloads=${2:?--workloads NAME,...} && shift ;;
+    --cells) cells=${2:?--cells NAME,...} && shift ;;
     --full) full=1 ;;
     --disk) disk=${2:?--disk DIR} && shift ;;
     --simcuda) simcuda=1 ;;
@@ -67,7 +74,7 @@ while [ $# -gt 0 ]; do
 done
 [ "$budget" -ge 30 ] 2> /dev/null || usage
 case $set in
-memory | sched | overhead | latency) ;;
+memory | sched | overhead | latency | working) ;;
 *) usage ;;
 esac
 command -v python3 > /dev/null 2>&1 || { echo "run-gpu: no python3"; exit 1; }
@@ -98,6 +105,8 @@ finish() {
     echo "== results after $(($(date +%s) - begun)) s, in $results"
     # shellcheck disable=SC2086 # a list of files
     [ -z "$files" ] || python3 -B "$here/summary.py" $files || failed=$((failed + 1))
+    # shellcheck disable=SC2086
+    [ -z "$files" ] || python3 -B "$here/summary.py" --keep $files > "$results/$date-summary.txt"
     echo "$passed passed, $failed failed"
 }
 stopped() {
@@ -128,7 +137,7 @@ weight() {
     batch) echo 30 ;;
     pipeline) echo 12 ;;
     first) echo 90 ;;
-    overhead | latency) echo 92 ;;
+    overhead | latency | working) echo 92 ;;
     gate | disk | plan | sched | idle | hash) echo 10 ;;
     shadows) echo 30 ;;
     models) echo 60 ;;
@@ -158,7 +167,7 @@ is_wanted() {
     case $1 in
     copy | link | tiers | prefetch | switch | oversize) [ "$set" = memory ] ;;
     interactive | batch | pipeline) [ "$set" = sched ] ;;
-    overhead | latency) [ "$set" = "$1" ] ;;
+    overhead | latency | working) [ "$set" = "$1" ] ;;
     *) return 1 ;;
     esac
 }
@@ -265,6 +274,9 @@ fi
 script overhead ${simcuda:+--turn 5ms --rounds 6}
 # shellcheck disable=SC2086
 script latency ${workloads:+--workloads "$workloads"} ${simcuda:+--programs app --window 300ms}
+# shellcheck disable=SC2086
+script working ${cells:+--cells "$cells"} ${simcuda:+--link-bytes 32M --link-rounds 1 --pool 64M --piece 4M --touch 8M \
+    --hidden 8M --decoder 56M --budget 96M --beside-budget 72M --quantum 100ms --warm 1s --block 500ms --found 1s}
 # shellcheck disable=SC2086
 script idle ${simcuda:+--size 4M --stretch 1 --rounds 3}
 # shellcheck disable=SC2086

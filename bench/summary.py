@@ -76,6 +76,20 @@ def about_goals(result):
     yield f"{sum(goal['is_met'] for goal in goals)} of {len(goals)} goals met"
 
 
+def about_working(result):
+    for row in result["rows"]:
+        if "shares" not in row:
+            continue
+        text = (f"{row['cell']}, {'--fit ' + row['fit'] if row['fit'] else 'no --fit'}, budget "
+                f"{show_size(row['budget'])}: of native {', '.join(map(percent, row['shares']))}; "
+                f"{number(row['bytes'] / 2**30, 2)} GiB moved, {row['switches']} switches")
+        if "hidden_ms" in row:
+            text += (f"; hidden reads: found after {number(row['found_s'])} s, slowest {number(row['hidden_ms']['max'])} ms "
+                     f"(natively {number(row['hidden_native_ms'])}), then {', '.join(map(percent, row['hidden_shares']))}")
+        yield text
+    yield from about_goals(result)
+
+
 def about_tiers(result):
     for one in result["runs"]:
         if not one["turns"]:

@@ -58,6 +58,42 @@ extern "C" __global__ void gm_verify_refill(uint64_t *p, uint64_t n, uint64_t se
         atomicAdd(mismatches, bad);
 }
 
+/* gm_verify of n words from p[first] on, as they are after gm_fill of all: the address says only which allocation. */
+extern "C" __global__ void gm_verify_at(const uint64_t *p, uint64_t first, uint64_t n, uint64_t seed,
+                                        unsigned long long *mismatches)
+{
+    unsigned long long bad = 0;
+    for (uint64_t i = first + gm_first(); i < first + n; i += gm_stride())
+        bad += p[i] != gm_mix(seed, i);
+    if (bad)
+        atomicAdd(mismatches, bad);
+}
+
+/* The same of gm_verify_refill. */
+extern "C" __global__ void gm_verify_refill_at(uint64_t *p, uint64_t first, uint64_t n, uint64_t seed, uint64_t next,
+                                               unsigned long long *mismatches)
+{
+    unsigned long long bad = 0;
+    for (uint64_t i = first + gm_first(); i < first + n; i += gm_stride()) {
+        bad += p[i] != gm_mix(seed, i);
+        p[i] = gm_mix(next, i);
+    }
+    if (bad)
+        atomicAdd(mismatches, bad);
+}
+
+/* gm_verify of what *cell points to: no argument says which memory that is. */
+extern "C" __global__ void gm_verify_through(const uint64_t *const *cell, uint64_t n, uint64_t seed,
+                                             unsigned long long *mismatches)
+{
+    const uint64_t *p = *cell;
+    unsigned long long bad = 0;
+    for (uint64_t i = gm_first(); i < n; i += gm_stride())
+        bad += p[i] != gm_mix(seed, i);
+    if (bad)
+        atomicAdd(mismatches, bad);
+}
+
 /* c = a + b */
 extern "C" __global__ void gm_vector_add(const float *a, const float *b, float *c, uint64_t n)
 {

@@ -84,6 +84,49 @@ static void run_verify_refill(const struct verify_refill *a)
         __atomic_fetch_add(a->mismatches, bad, __ATOMIC_RELAXED);
 }
 
+struct verify_at {
+    const uint64_t *p;
+    uint64_t first, n, seed;
+    unsigned long long *mismatches;
+};
+static void run_verify_at(const struct verify_at *a)
+{
+    unsigned long long bad = 0;
+    EACH(i, a->n)
+    {
+        bad += a->p[a->first + i] != gm_mix(a->seed, a->first + i);
+    }
+    if (bad > 0)
+        __atomic_fetch_add(a->mismatches, bad, __ATOMIC_RELAXED);
+}
+
+struct verify_refill_at {
+    uint64_t *p;
+    uint64_t first, n, seed, next;
+    unsigned long long *mismatches;
+};
+static void run_verify_refill_at(const struct verify_refill_at *a)
+{
+    unsigned long long bad = 0;
+    EACH(i, a->n)
+    {
+        bad += a->p[a->first + i] != gm_mix(a->seed, a->first + i);
+        a->p[a->first + i] = gm_mix(a->next, a->first + i);
+    }
+    if (bad > 0)
+        __atomic_fetch_add(a->mismatches, bad, __ATOMIC_RELAXED);
+}
+
+struct verify_through {
+    const uint64_t *const *cell;
+    uint64_t n, seed;
+    unsigned long long *mismatches;
+};
+static void run_verify_through(const struct verify_through *a)
+{
+    run_verify(&(struct verify){*a->cell, a->n, a->seed, a->mismatches});
+}
+
 struct vector_add {
     const float *a, *b;
     float *c;
@@ -210,6 +253,9 @@ static void run_empty(const struct empty *a)
 RUN(fill);
 RUN(verify);
 RUN(verify_refill);
+RUN(verify_at);
+RUN(verify_refill_at);
+RUN(verify_through);
 RUN(vector_add);
 RUN(matmul);
 RUN(spin);
@@ -236,6 +282,13 @@ static const struct sim_kernel kernels[] = {
     KERNEL(verify, 4, P(verify, p), P(verify, n), P(verify, seed), P(verify, mismatches)),
     KERNEL(verify_refill, 5, P(verify_refill, p), P(verify_refill, n), P(verify_refill, seed),
            P(verify_refill, next), P(verify_refill, mismatches)),
+    KERNEL(verify_at, 5, P(verify_at, p), P(verify_at, first), P(verify_at, n), P(verify_at, seed),
+           P(verify_at, mismatches)),
+    KERNEL(verify_refill_at, 6, P(verify_refill_at, p), P(verify_refill_at, first),
+           P(verify_refill_at, n), P(verify_refill_at, seed), P(verify_refill_at, next),
+           P(verify_refill_at, mismatches)),
+    KERNEL(verify_through, 4, P(verify_through, cell), P(verify_through, n),
+           P(verify_through, seed), P(verify_through, mismatches)),
     KERNEL(vector_add, 4, P(vector_add, a), P(vector_add, b), P(vector_add, c), P(vector_add, n)),
     KERNEL(matmul, 4, P(matmul, a), P(matmul, b), P(matmul, c), P(matmul, n)),
     KERNEL(spin, 1, P(spin, ns)),

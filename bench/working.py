@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""bench/working: programs of which a turn touches a part.
+
+A pool is bench/app: it fills --pool bytes, which it allocates in pieces of --piece, with random words; after that a pass
+checks and rewrites --touch of them. Cells, of which --cells picks:
+
+three         three pools that together have twice --budget; what they touch fits
+beside        a pool beside a decoder, which reads all that it has for each token; budget --beside-budget
+three-one, beside-one  the same with pools of one allocation and one base address: no argument says what is touched
+hidden        three pools, of which one from some moment on also reads --hidden bytes through pointers that lie in
+              device memory: no argument says so
+blind         the same, but the daemon cannot load NVML
+
+Each cell runs with each --fit that this gpumuxd has. Beside it are the same programs natively, which the GPU must have
+the memory for: blocks alternate, and in each of them all programs of one side work at once. A program's share is its
+rate of that natively. What moved is counted from --warm after the last fill on. At the end all memory is checked.
+"""
+
+import argparse
+import os
+import time
+
+import programs
+import rig as r
+
+CELLS = ("three", "beside", "three-one", "beside-one", "hidden", "blind")
+FITS = ("working-set", "committed")
+
+
+def some_of(names):
+    def parse(text):
+        found = text.split(",")
+        for one in found:
+            if one not in names:
+                raise argparse.ArgumentTypeError(f"{one} is none of {', '.join(names)}")
+        return found
+    return parse
+
+
+def add_options(parser):
+    programs.add_options(parser)
+    parser.set_defaults(piece=2**29)
+    parser.add_argument("--cells", type=some_of(CELLS), default=list(CELLS), metavar="CELL,...", help="(all)")
+    parser.add_argument("--fit", type=some_of(FITS), default=list(FITS), metavar="FIT,...",
+                        help="with which --fit of the daemon (working-set,committed)")
+    parser.add_argument("--pool", type=r.size, default=16 * 2**30, metavar="SIZE", help="of a pool (16G)")
+    parser.add_argument("--touch", type=r.size, default=2 * 2**30, metavar="SIZE", help="of it in a pass (2G)")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="piece that is touched first (0)")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="each so many pieces one is touched (1)")
+    parser.add_argument("--spin", type=r.milliseconds, default=0, metavar="TIME",
+                        help="a pass also computes for so long without touching memory (0)")
+    parser.add_argument("--hidden", type=r.size, default=2**30, metavar="SIZE", help="read through pointers (1G)")
+    parser.add_argument("--decoder", type=r.size, default=14 * 2**30, metavar="SIZE", help="of the decoder (14G)")
+    parser.add_argument("--budget", type=r.size, default=24 * 2**30, metavar="SIZE", help="of GPU memory (24G)")
+    parser.add_argument("--beside-budget", type=r.size, default=17 * 2**30, metavar="SIZE",
+                        help="... beside a decoder (17G)")
+    parser.add_argument("--quantum", default="500ms", metavar="TIME", help="length of a turn (500ms)")
+    parser.add_argument("--warm", type=r.milliseconds, default=15000, metavar="TIME",
+                        help="all work for so long before anything is counted (15s)")
+    parser.add_argument("--block", type=r.milliseconds, default=4000, metavar="TIME", help="(4s)")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="blocks of either side (3)")
+    parser.add_argument("--found", type=r.milliseconds, default=15000, metavar="TIME",
+                        help="for which the hidden reads are watched (15s)")
+
+
+def pool(args, is_one=False):
+    options = ["--touch", args.touch, "--first", args.first, "--every", args.every, "--spin-us", round(args.spin * 1000)]
+    return programs.Plan("pool", args.pool, work="rewrite", piece=args.piece, options=options + ["--one"] * is_one)
+
+
+def plans_of(args, cell):
+    """The programs of a cell, and the budget."""
+    one = pool(args, cell.endswith("-one"))
+    if cell.startswith("beside"):
+        return [one, programs.Plan("decoder-graphs", args.decoder)], args.beside_budget
+    return [one] * 3, args.budget
+
+
+def start(rig, name, plans, daemon=None):
+    """The programs, with their memory filled one after the other. Returns them."""
+    found = []
+    for index, plan in enumerate(plans):
+        program = programs.make(rig, f"{name}-{index}", plan, daemon)
+        program.load()
+        found.append(program)
+    return found
+
+
+def rates(programs_, ms):
+    """Units a second of each in a block in which all work."""
+    begun, lists = programs.work_together(programs_, ms)
+    return [sum(end <= begun + ms for end, _, _ in units) * 1000 / ms for units in lists]
+
+
+def moved_since(daemon, before):
+    """Bytes over the link in both ways, and switches."""
+    now = daemon.gpu()
+    return {"bytes": sum(now[key] - before[key] for key in ("bytes_in", "bytes_out")),
+            "switches": now["switches"] - before["switches"]}
+
+
+def measure_blocks(rig, row, natives, apps, daemon):
+    """Both sides by turns. What moved counts while gpumux's work."""
+    before = daemon.gpu()
+    for _ in range(rig.args.rounds):
+        row["native"].append(rates(natives, rig.args.block))
+        row["app"].append(rates(apps, rig.args.block))
+    row.update(moved_since(daemon, before))
+
+
+def until_found(units, wanted_ms):
+    """Seconds from the first of these units until they take no longer than that, half a second on average."""
+    back, begin = None, units[0][0] - units[0][1]
+    for index, (end, _, _) in enumerate(units):
+        near = [ms for ended, ms, _ in units[index:] if ended - end < 500]
+        if r.mean(near) > wanted_ms:
+            back = None
+        elif back is None:
+            back = (end - begin) / 1000
+    return back
+
+
+def measure_hidden(rig, row, natives, apps, daemon):
+    """Both sides begin to follow pointers; how long it takes until that is as fast as natively."""
+    args = rig.args
+    for side in (natives, apps):
+        side[0].ask(f"follow {args.hidden}", 60)
+    _, lists = programs.work_together(natives, args.block)
+    row["hidden_native_ms"] = r.median([ms for _, ms, _ in lists[0]])
+    before = daemon.gpu()
+    _, lists = programs.work_together(apps, args.found)
+    row["hidden_moved"] = moved_since(daemon, before)["bytes"]
+    row["hidden_ms"] = r.spread([ms for _, ms, _ in lists[0]])
+    row["found_s"] = until_found(lists[0], 1.5 * row["hidden_native_ms"])
+    row["hidden_units"] = [[round(end - lists[0][0][0], 2), round(ms, 3)] for end, ms, _ in lists[0]][:4000]
+    # Afterwards, as the other blocks.
+    row["hidden_native"], row["hidden_app"] = rates(natives, args.block), rates(apps, args.block)
+
+
+def blinded(rig):
+    """What a daemon needs in its environment to find no NVML: a library of that name that cannot be loaded."""
+    folder = os.path.join(rig.work, "blind")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "libnvidia-ml.so.1"), "wb"):
+        pass
+    return {"LD_LIBRARY_PATH": ":".join(filter(None, (folder, rig.environment.get("LD_LIBRARY_PATH"))))}
+
+
+def run_row(rig, cell, fit, natives):
+    args = rig.args
+    plans, budget = plans_of(args, cell)
+    total = sum(plan.bytes for plan in plans)
+    row = {"cell": cell, "fit": fit, "budget": budget, "native": [], "app": []}
+    rig.result["rows"].append(row)
+    name = f"{cell}-{fit or 'as-it-is'}"
+    daemon = r.Daemon(rig, "daemon-" + name, environment=blinded(rig) if cell == "blind" else None, gpu_budget=budget,
+                      pinned=max(0, total - budget) + 2**26 + min(4 * 2**30, budget), quantum=args.quantum, idle=None,
+                      fit=fit, shared_gpu=True)
+    begun = time.monotonic()
+    apps = start(rig, name, plans, daemon)
+    row["fill_s"] = time.monotonic() - begun
+    programs.work_together(apps, args.warm)
+    measure_blocks(rig, row, natives, apps, daemon)
+    row["before"] = daemon.status() # hidden reads
+    if cell in ("hidden", "blind"):
+        measure_hidden(rig, row, natives, apps, daemon)
+    row["status"] = daemon.status()
+    for side in (apps, natives):
+        for program in side:
+            if program.plan.model == "pool":
+                program.ask("check", 120)
+    row["is_right"] = True # or it would have failed
+    for app in apps:
+        app.end()
+    daemon.stop()
+
+
+def run(rig):
+    args = rig.args
+    rig.result.update(rows=[], left_out=[], has_fit=rig.has_option("fit"))
+    took = 0 # the row before: how long
+    rig.link("before")
+    for cell in args.cells:
+        natives = start(rig, f"native-{cell}", plans_of(args, cell)[0])
+        for fit in args.fit if rig.result["has_fit"] else [None]:
+            if rig.left() < took:
+                rig.result["left_out"].append([cell, fit])
+                continue
+            begun = time.monotonic()
+            for native in natives: # as it began
+                if native.plan.model == "pool" and not native.plan.options[-1] == "--one":
+                    native.ask("follow 0", 60)
+            run_row(rig, cell, fit, natives)
+            took = time.monotonic() - begun
+        for native in natives:
+            native.end()
+
+
+def conclude(rig):
+    args, result = rig.args, rig.result
+    if not any(row["app"] for row in result["rows"]):
+        return
+    result["ceiling"], result["goals"] = rig.ceiling(), []
+    rows = []
+    for row in result["rows"]:
+        if not row["app"]:
+            continue
+        native, app = ([r.mean(column) for column in zip(*row[side])] for side in ("native", "app"))
+        row["shares"] = [mine / other if other else None for mine, other in zip(app, native)]
+        if row.get("hidden_native"):
+            row["hidden_shares"] = [mine / other if other else None
+                                    for mine, other in zip(row["hidden_app"], row["hidden_native"])]
+        rows.append([row["cell"], row["fit"] or "no --fit", " ".join(map(r.percent, row["shares"])),
+                     r.number(row["bytes"] / 2**30 if "bytes" in row else None, 2), row.get("switches", "-"),
+                     r.number(row.get("found_s")), r.number(row["hidden_ms"]["max"]) if "hidden_ms" in row else "-",
+                     " ".join(map(r.percent, row.get("hidden_shares", []))) or "-",
+                     "yes" if row.get("is_right") else "not checked"])
+        judge(args, result["goals"], row)
+    print(f"working: pools of {r.show_size(args.pool)} in pieces of {r.show_size(args.piece)}, {r.show_size(args.touch)} "
+          f"touched; {args.rounds} blocks of {args.block / 1000:g} s of either side; turns of {args.quantum}")
+    if not result["has_fit"]:
+        print("this gpumuxd has no --fit: it runs as it is")
+    for cell, fit in result["left_out"]:
+        print(f"no time left for {cell} {fit or ''}")
+    r.table(["cell", "--fit", "of native, each", "moved, GiB", "switches", "found, s", "slowest, ms", "then, of native",
+             "data right"], rows)
+    r.show_goals(result["goals"])
+
+
+def judge(args, goals, row):
+    """What the project wants of the rows with working sets."""
+    if row["fit"] == "committed" or "bytes" not in row:
+        return
+    name, wanted = row["cell"], .9 if row["cell"].startswith("beside") else .95
+    least = min(share or 0 for share in row["shares"])
+    goals.append({"goal": f"{name}: the slowest, of natively", "measured": least, "wanted": wanted, "is_share": True,
+                  "is_met": least >= wanted})
+    if not name.startswith("beside"):
+        goals.append({"goal": f"{name}: MiB moved", "measured": row["bytes"] / 2**20, "wanted": 1024,
+                      "is_met": row["bytes"] < 2**30})
+    if name == "hidden" and "hidden_ms" in row:
+        goals.append({"goal": "hidden: seconds until it is found", "measured": row["found_s"], "wanted": 5,
+                      "is_met": row["found_s"] is not None and row["found_s"] <= 5})
+
+
+if __name__ == "__main__":
+    r.main("working", __doc__, add_options, run, conclude)
