@@ -22,6 +22,7 @@
     X(STORES)          /* daemon: the queues of one crew of copying threads; wakes the loop */     \
     X(MOVER)           /* daemon: what of one direction has ended; wakes the loop */               \
     X(HASH)            /* daemon: which hashes have ended; wakes the loop */                        \
+    X(METER)           /* daemon: samples of the link; wakes the loop */                            \
     X(OPENED)          /* shim/memory: what other programs share with this one */                  \
     X(MANAGED)         /* shim/memory: managed allocations */                                      \
     X(AHEAD)           /* shim/memory: which sizes came lately */                                  \

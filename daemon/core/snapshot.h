@@ -79,6 +79,7 @@ struct gm_snapshot_gpu {
     uint64_t clean, zero; /* evicted without a copy */
     bool is_hashing;
     uint64_t hashed, hash_ns;
+    char unchecked[160]; /* why what crosses the link is not counted; "": it is, or can be */
 
     uint64_t counts[GM_EVENTS];
     uint32_t n_history;

@@ -71,6 +71,13 @@ void gm_engine_on_hashes(void *arg)
         enter_kind(engine, GM_INPUT_HASHES);
 }
 
+void gm_engine_on_link(void *arg)
+{
+    struct gm_engine *engine = arg;
+    if (!engine->is_closing)
+        enter_kind(engine, GM_INPUT_LINK);
+}
+
 void gm_engine_on_alarm(void *engine)
 {
     enter_kind(engine, GM_INPUT_TIME);

@@ -8,6 +8,7 @@
 void gm_engine_on_copies(void *engine);
 void gm_engine_on_grown(void *engine);
 void gm_engine_on_hashes(void *engine);
+void gm_engine_on_link(void *engine);
 void gm_engine_on_host_copied(void *engine, uint32_t chunk, int error);
 void gm_engine_on_alarm(void *engine);
 void gm_engine_on_exit(uv_poll_t *poll, int status, int events);

@@ -15,6 +15,7 @@
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/act/hashing.h"
+#include "daemon/engine/act/meter.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/inlet.h"
 #include "daemon/engine/state/round.h"
@@ -331,6 +332,7 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
         goto close_mover;
     }
     gm_engine_open_hasher(engine, gm_engine_on_hashes);
+    gm_engine_open_meter(engine, gm_engine_on_link);
     engine->waiting_tail = &engine->waiting;
     engine->on_exit = gm_engine_on_exit;
     gm_host_add(engine->host, engine);
@@ -368,6 +370,7 @@ void gm_engine_close(struct gm_engine *engine)
     gm_engine_halt(engine);
     gm_host_remove(engine);
     gm_cuda_enter(&engine->cuda, engine->context);
+    gm_meter_close(engine->meter);
     gm_hasher_close(engine->hasher);
     gm_mover_close(engine->mover);
     gm_stores_close(engine->stores);

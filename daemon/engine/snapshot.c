@@ -15,6 +15,7 @@
 #include "daemon/engine/act/device.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/act/frames.h"
+#include "daemon/engine/act/meter.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/inlet.h"
 #include "daemon/engine/step/layout.h"
@@ -307,6 +308,8 @@ static void take_gpu(const struct gm_engine *engine, struct gm_snapshot_gpu *to)
         .hashed = engine->hasher ? gm_hasher_bytes(engine->hasher) : 0,
         .hash_ns = engine->hasher ? gm_hasher_ns(engine->hasher) : 0,
     };
+    const char *unchecked = gm_engine_why_no_meter(engine);
+    snprintf(to->unchecked, sizeof to->unchecked, "%s", unchecked ? unchecked : "");
     snprintf(to->name, sizeof to->name, "%s", engine->gpu_name);
     memcpy(to->uuid, engine->uuid.bytes, sizeof to->uuid);
     memcpy(to->counts, engine->counts, sizeof to->counts);

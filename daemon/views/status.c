@@ -209,6 +209,7 @@ static cJSON *describe_gpu(const struct gm_snapshot *snapshot, const struct gm_s
     cJSON_AddBoolToObject(object, "is_hashing", gpu->is_hashing);
     add_number(object, "bytes_hashed", gpu->hashed);
     cJSON_AddNumberToObject(object, "hash_ms", (double)gpu->hash_ns / 1e6);
+    cJSON_AddStringToObject(object, "unchecked", gpu->unchecked);
     add_number(object, "frames", gpu->frames);
     add_history(object, gpu);
     gm_view_refusals(journal, gpu->index, gpu->now, object);

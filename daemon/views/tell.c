@@ -277,6 +277,12 @@ static void tell_engine(const struct gm_event *event)
     case GM_EVENT_CUT_OFF:
         gm_log_release(true); /* each of them is named, however many they are */
         break;
+    case GM_EVENT_UNCHECKED:
+        gm_log(GM_LOG_INFO,
+               "GPU %" PRId32 ": what crosses its link is not counted (%s): which memory is used, "
+               "calls and launches alone say",
+               event->device, event->unchecked.why);
+        break;
     case GM_EVENT_HASH_OFF:
         if (event->hash_off.was_on)
             gm_log(GM_LOG_WARN,
@@ -429,6 +435,7 @@ void gm_view_tell(const struct gm_event *event)
     case GM_EVENT_LOST:
     case GM_EVENT_CUT_OFF:
     case GM_EVENT_HASH_OFF:
+    case GM_EVENT_UNCHECKED:
     case GM_EVENT_FAULT:
         tell_engine(event);
         break;

@@ -12,6 +12,9 @@
 #define SIM_STATE_MAGIC 0x73696d6375646131ull
 #define SIM_DEVICE_FILE "%s/device%d" /* SIMCUDA_DIR, number */
 
+/* Two words: bytes that crossed its link since the start, to the device and from it. */
+#define SIM_LINK_FILE "%s/crossed%d"
+
 #define SIM_STATE_SLOTS 256u /* processes */
 
 /* A process. */

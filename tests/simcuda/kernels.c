@@ -19,6 +19,8 @@
 #define COUNT_REST_NS 100000ull
 #define PIECE 4096ull /* elements between two looks at the channels: some microseconds */
 
+static __thread int device; /* where this thread's kernel runs */
+
 /* A loop over [0, n) that can be stopped between two pieces. */
 #define EACH(i, n)                                                                                 \
     for (uint64_t from_ = 0, to_ = end_of_piece(0, n); from_ < (n);                                \
@@ -28,6 +30,28 @@
 static inline uint64_t end_of_piece(uint64_t from, uint64_t n)
 {
     return n - from < PIECE ? n : from + PIECE;
+}
+
+enum { READS = 1, WRITES = 2 };
+
+/* The kernel reads and writes n elements at `at`: what of them lies on the host crosses the link.
+ */
+static void touch(const void *at, uint64_t bytes, unsigned how)
+{
+    uint64_t from = (uint64_t)(uintptr_t)at, host = 0;
+    const uint64_t end = from + bytes;
+    pthread_mutex_lock(&sim_va_lock);
+    size_t index = sim_range_index(from);
+    for (const struct sim_range *r; (r = sim_range_at(index)) != NULL && r->start < end; index++) {
+        const uint64_t begins = r->start > from ? r->start : from;
+        const uint64_t ends = r->start + r->size < end ? r->start + r->size : end;
+        host += r->device < 0 ? ends - begins : 0;
+    }
+    pthread_mutex_unlock(&sim_va_lock);
+    if (host > 0 && (how & READS) != 0)
+        sim_link_count(device, 0, host);
+    if (host > 0 && (how & WRITES) != 0)
+        sim_link_count(device, 1, host);
 }
 
 /* The i-th value of a stream of pseudo-random numbers (splitmix64). */
@@ -45,6 +69,7 @@ struct fill {
 };
 static void run_fill(const struct fill *a)
 {
+    touch(a->p, a->n * sizeof *a->p, WRITES);
     EACH(i, a->n)
     {
         a->p[i] = gm_mix(a->seed, i);
@@ -59,6 +84,7 @@ struct verify {
 static void run_verify(const struct verify *a)
 {
     unsigned long long bad = 0;
+    touch(a->p, a->n * sizeof *a->p, READS);
     EACH(i, a->n)
     {
         bad += a->p[i] != gm_mix(a->seed, i);
@@ -75,6 +101,7 @@ struct verify_refill {
 static void run_verify_refill(const struct verify_refill *a)
 {
     unsigned long long bad = 0;
+    touch(a->p, a->n * sizeof *a->p, READS | WRITES);
     EACH(i, a->n)
     {
         bad += a->p[i] != gm_mix(a->seed, i);
@@ -182,6 +209,7 @@ struct sweep {
 };
 static void run_sweep(const struct sweep *a)
 {
+    touch(a->p, a->n * sizeof *a->p, READS | WRITES);
     EACH(i, a->n)
     {
         a->p[i]++;
@@ -307,4 +335,10 @@ const struct sim_kernel *sim_kernel_find(const char *name, size_t length)
             return &kernels[i];
     }
     return NULL;
+}
+
+void sim_kernel_run(const struct sim_kernel *kernel, const uint8_t *params, int on)
+{
+    device = on;
+    kernel->run(params);
 }

@@ -1,8 +1,13 @@
 /*
  * A libnvidia-ml.so.1 for machines without one: the few calls by which a program learns how much
- * memory its GPUs have. It tells the truth about simcuda's devices, with what all processes have
- * taken, and knows nothing of gpumux. It needs no libcuda. Devices are those of SIMCUDA_DIR,
- * SIMCUDA_MEMORY and SIMCUDA_DEVICES, as simcuda.c says.
+ * memory its GPUs have, who uses them, and what crosses their links. It tells the truth about
+ * simcuda's devices, with what all processes have taken, and knows nothing of gpumux. It needs no
+ * libcuda. Devices are those of SIMCUDA_DIR, SIMCUDA_MEMORY and SIMCUDA_DEVICES, as simcuda.c says.
+ *
+ * What crosses the link: copies between host and device, and what kernels touch of host memory. A
+ * simulated link is slow: SIMCUDA_LINK_FACTOR=N says how many times as fast the counters are (1). A
+ * test adds to them with the file link0 (link1, ...) of SIMCUDA_DIR: kilobytes a second, in and
+ * out. SIMCUDA_NO_COUNTERS=1: there are none, or none any more once the file no-counters is there.
  *
  * Written for its users: what the real one does beyond that (units of other structures,
  * permissions) is not imitated. Results are NVML's numbers.
@@ -31,6 +36,7 @@ enum {
     SUCCESS = 0,
     UNINITIALIZED = 1,
     INVALID_ARGUMENT = 2,
+    NOT_SUPPORTED = 3,
     NOT_FOUND = 6,
     TOO_SMALL = 7,
     UNKNOWN = 999,
@@ -78,6 +84,9 @@ int nvmlDeviceGetComputeRunningProcesses_v2(struct device *device, unsigned int 
 int nvmlDeviceGetComputeRunningProcesses_v3(struct device *device, unsigned int *count,
                                             struct process *infos);
 int nvmlShutdown(void);
+const char *nvmlErrorString(int result);
+int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **device);
+int nvmlDeviceGetPcieThroughput(struct device *device, int counter, unsigned int *value);
 int nvmlDeviceGetCount_v2(unsigned int *count);
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, struct device **device);
 int nvmlDeviceGetUUID(struct device *device, char *uuid, unsigned int length);
@@ -188,6 +197,26 @@ NVML_API int nvmlDeviceGetUUID(struct device *device, char *text, unsigned int l
     return SUCCESS;
 }
 
+NVML_API const char *nvmlErrorString(int result)
+{
+    return result == NOT_SUPPORTED ? "Not Supported" : result == SUCCESS ? "Success" : "Error";
+}
+
+NVML_API int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **device)
+{
+    char text[48];
+    if (!is_on())
+        return UNINITIALIZED;
+    if (uuid == NULL || device == NULL)
+        return INVALID_ARGUMENT;
+    for (unsigned i = 0; i < n_devices; i++) {
+        *device = &devices[i];
+        if (nvmlDeviceGetUUID(*device, text, sizeof text) == SUCCESS && strcmp(uuid, text) == 0)
+            return SUCCESS;
+    }
+    return NOT_FOUND;
+}
+
 /* All zero while nobody used the device yet. */
 static struct sim_state_head read_head(const struct device *device)
 {
@@ -277,4 +306,60 @@ NVML_API int nvmlDeviceGetComputeRunningProcesses_v3(struct device *device, unsi
                                                      struct process *infos)
 {
     return list(device, count, infos, NULL);
+}
+
+/* ---- what crosses the link ---- */
+
+/* What a test says, in kilobytes a second. */
+static uint64_t planted(const struct device *device, int counter)
+{
+    char path[PATH_MAX + 32];
+    unsigned long long in = 0, out = 0;
+    snprintf(path, sizeof path, "%s/link%d", dir, device->ordinal);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    const bool is_read = fscanf(file, "%llu %llu", &in, &out) == 2;
+    fclose(file);
+    return !is_read ? 0 : counter == 1 ? in : out;
+}
+
+/* By copies and kernels, since the start. */
+static uint64_t crossed(const struct device *device, int counter)
+{
+    char path[PATH_MAX + 32];
+    uint64_t bytes[2] = {0};
+    snprintf(path, sizeof path, SIM_LINK_FILE, dir, device->ordinal);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && pread(fd, bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        bytes[0] = bytes[1] = 0;
+    if (fd >= 0)
+        close(fd);
+    return bytes[1 - counter];
+}
+
+static bool has_counters(void)
+{
+    char path[PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/no-counters", dir);
+    return getenv("SIMCUDA_NO_COUNTERS") == NULL && access(path, F_OK) != 0;
+}
+
+/* As the real one: a look at a counter, and another 20 ms later. 0: what the GPU sends, 1: what it
+ * receives. */
+NVML_API int nvmlDeviceGetPcieThroughput(struct device *device, int counter, unsigned int *value)
+{
+    const struct timespec pause = {.tv_nsec = 20000000};
+    const char *text = getenv("SIMCUDA_LINK_FACTOR");
+    const uint64_t factor = text != NULL ? strtoul(text, NULL, 10) : 1;
+    const int result = check(device, value);
+    if (result != SUCCESS || counter < 0 || counter > 1)
+        return result != SUCCESS ? result : INVALID_ARGUMENT;
+    if (!has_counters())
+        return NOT_SUPPORTED;
+    const uint64_t before = crossed(device, counter);
+    nanosleep(&pause, NULL);
+    const uint64_t bytes = crossed(device, counter) - before;
+    *value = (unsigned int)(bytes * factor / 20 + planted(device, counter));
+    return SUCCESS;
 }

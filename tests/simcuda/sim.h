@@ -130,6 +130,8 @@ void sim_memory_info(int device, uint64_t *free_bytes, uint64_t *total);
 /* Book `bytes` on a copy engine (0: to the device, 1: from it). Returns when they will be through.
  */
 uint64_t sim_engine_book(int device, int engine, uint64_t bytes);
+/* So many bytes cross the link, in the direction of that copy engine. */
+void sim_link_count(int device, int engine, uint64_t bytes);
 
 /* ---- ranges: memory.c and vmm.c ---- */
 
@@ -514,6 +516,8 @@ struct gm_hash_launch;
 void sim_hash_chunks(const struct gm_hash_launch *launch);
 
 const struct sim_kernel *sim_kernel_find(const char *name, size_t length);
+/* Run it on a device. What it touches of memory on the host crosses that device's link. */
+void sim_kernel_run(const struct sim_kernel *kernel, const uint8_t *params, int device);
 CUresult sim_function_kernel(CUfunction handle, const struct sim_kernel **kernel);
 
 /* ---- proc.c ---- */

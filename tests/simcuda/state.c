@@ -61,6 +61,7 @@ struct sim_device_state {
     int fd;
     uint32_t slot;
     struct state *shared;
+    _Atomic uint64_t *crossed; /* the link, each way: a file of its own */
 };
 static struct sim_device_state devices[SIM_DEVICES_MAX];
 static pthread_mutex_t state_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -292,10 +293,26 @@ static bool take_slot(struct sim_device_state *d)
     return false;
 }
 
+static bool open_link(struct sim_device_state *d, const char *path)
+{
+    const size_t bytes = 2 * sizeof *d->crossed;
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return false;
+    d->crossed = MAP_FAILED;
+    if (ftruncate(fd, (off_t)bytes) == 0)
+        d->crossed = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    return d->crossed != MAP_FAILED;
+}
+
 static CUresult open_device(int device)
 {
     struct sim_device_state *d = &devices[device];
     char path[sizeof sim_options.dir + 32];
+    snprintf(path, sizeof path, SIM_LINK_FILE, sim_options.dir, sim_options.number[device]);
+    if (!open_link(d, path))
+        goto no_file;
     snprintf(path, sizeof path, SIM_DEVICE_FILE, sim_options.dir, sim_options.number[device]);
     d->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (d->fd < 0)
@@ -472,7 +489,12 @@ uint64_t sim_frame_number(void)
     return id;
 }
 
-/* ---- copy engines ---- */
+/* ---- the link ---- */
+
+void sim_link_count(int device, int engine, uint64_t bytes)
+{
+    atomic_fetch_add(&devices[device].crossed[engine], bytes);
+}
 
 uint64_t sim_engine_book(int device, int engine, uint64_t bytes)
 {

@@ -194,7 +194,7 @@ static void run_kernel(const struct sim_op *op, const struct sim_group *group)
     check_reach(op);
     const uint64_t start = sim_options.launch_ns > 0 ? sim_now() : 0;
     const uint64_t stopped_ns = atomic_load(&group->stopped_ns);
-    op->u.launch.kernel->run(op->u.launch.params);
+    sim_kernel_run(op->u.launch.kernel, op->u.launch.params, op->u.launch.ctx->device);
     if (sim_options.launch_ns > 0)
         sim_work_until(start + sim_options.launch_ns, stopped_ns);
 }

@@ -28,6 +28,7 @@
 #include "daemon/memory/frames.h"
 #include "daemon/memory/hash.h"
 #include "daemon/memory/hostpool.h"
+#include "daemon/memory/meter.h"
 #include "daemon/memory/mover.h"
 #include "daemon/memory/stores.h"
 
@@ -357,6 +358,9 @@ struct gm_engine {
     uint32_t hash_ring[GM_HASH_DEPTH]; /* chunk of hash n: [n % GM_HASH_DEPTH] */
     uint64_t hashes_taken;             /* hashes whose end was taken over */
     struct gm_coming hashing;          /* chunks that are hashed now */
+    struct gm_meter *meter;            /* NULL: there is none */
+    bool is_metering;                  /* it takes samples */
+    bool meter_told;                   /* the log has that it does not work */
     uint64_t shadows_told;             /* gm_engine_wanted_shadows when memory.c last asked */
     uv_poll_cb on_exit;                /* of the process of an app: exits.c */
     struct gm_alarm alarm;

@@ -15,6 +15,7 @@
 #include "daemon/engine/step/answers.h"
 #include "daemon/engine/step/apps.h"
 #include "daemon/engine/step/budget.h"
+#include "daemon/engine/step/check.h"
 #include "daemon/engine/step/chunks.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/gates.h"
@@ -135,6 +136,9 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         break;
     case GM_INPUT_HASHES:
         gm_engine_take_hashes(engine);
+        break;
+    case GM_INPUT_LINK:
+        gm_engine_take_samples(engine);
         break;
     case GM_INPUT_PINNED:
         gm_engine_pinned_grew(engine);

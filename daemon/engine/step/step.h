@@ -19,6 +19,7 @@ enum gm_input_kind {
     GM_INPUT_COPIES,      /* copies of the mover have ended */
     GM_INPUT_HOST_COPIED, /* the copy of a chunk between host tiers has ended */
     GM_INPUT_HASHES,      /* hashes have ended */
+    GM_INPUT_LINK,        /* the meter has counted, or cannot */
     GM_INPUT_PINNED,      /* pinned memory has grown, or was refused */
     GM_INPUT_LOST,        /* the GPU is lost: it decides nothing any more */
     GM_INPUT_SET,         /* an administrator or a user says something of programs */

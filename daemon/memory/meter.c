@@ -1,0 +1,300 @@
+#include "daemon/memory/meter.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/locks.h"
+
+/* NVML, as far as it is asked: the numbers are those of nvml.h. */
+enum {
+    NVML_SUCCESS = 0,
+    NVML_LINK_OUT = 0, /* NVML_PCIE_UTIL_TX_BYTES: the GPU sends */
+    NVML_LINK_IN = 1,  /* NVML_PCIE_UTIL_RX_BYTES */
+};
+typedef struct nvml_device *nvml_device;
+struct nvml_process {
+    unsigned int pid;
+    unsigned long long used;
+    unsigned int gpu_instance, compute_instance;
+};
+
+#define SAMPLES 16u
+#define PROCESSES_AGAIN_NS GM_S
+
+struct nvml {
+    void *library;
+    int (*init)(void);
+    int (*shutdown)(void);
+    const char *(*error)(int result);
+    int (*by_uuid)(const char *uuid, nvml_device *device);
+    int (*throughput)(nvml_device device, int counter, unsigned int *kb_a_second);
+    int (*processes)(nvml_device device, unsigned int *n, struct nvml_process *processes);
+};
+
+struct gm_meter {
+    uv_async_t wake;
+    void (*on_news)(void *arg);
+    void *arg;
+    char uuid[48];
+    uv_thread_t thread;
+    /* The thread's alone. */
+    struct nvml nvml;
+    nvml_device device;
+    uint64_t asked_at; /* for the processes; 0: never */
+    uint32_t n_processes;
+    pid_t processes[GM_METER_PROCESSES];
+
+    struct gm_lock lock; /* of what follows */
+    pthread_cond_t more;
+    bool is_on, is_stopping;
+    enum gm_meter_state state;
+    char why[160]; /* written before the state is OFF */
+    uint64_t n, taken;
+    struct gm_meter_sample samples[SAMPLES]; /* sample n: [n % SAMPLES] */
+};
+
+/* ---- the thread ---- */
+
+/* False, and one line in `why`. */
+static bool load(struct gm_meter *meter)
+{
+    struct nvml *nvml = &meter->nvml;
+    const struct {
+        const char *name;
+        void **to;
+    } symbols[] = {
+        {"nvmlInit_v2", (void **)&nvml->init},
+        {"nvmlShutdown", (void **)&nvml->shutdown},
+        {"nvmlErrorString", (void **)&nvml->error},
+        {"nvmlDeviceGetHandleByUUID", (void **)&nvml->by_uuid},
+        {"nvmlDeviceGetPcieThroughput", (void **)&nvml->throughput},
+    };
+    nvml->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!nvml->library) {
+        snprintf(meter->why, sizeof meter->why, "there is no NVML (libnvidia-ml.so.1)");
+        return false;
+    }
+    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
+        *symbols[i].to = dlsym(nvml->library, symbols[i].name);
+        if (!*symbols[i].to) {
+            snprintf(meter->why, sizeof meter->why, "NVML has no %s", symbols[i].name);
+            return false;
+        }
+    }
+    *(void **)&nvml->processes =
+        dlsym(nvml->library, "nvmlDeviceGetComputeRunningProcesses_v3"); /* or not */
+    return true;
+}
+
+/* False: `result` is an error, and `why` says of what. */
+static bool succeeds(struct gm_meter *meter, int result, const char *what)
+{
+    if (result == NVML_SUCCESS)
+        return true;
+    const char *text = meter->nvml.error(result);
+    snprintf(meter->why, sizeof meter->why, "NVML does not %s (%s)", what, text ? text : "?");
+    return false;
+}
+
+static bool read_counter(struct gm_meter *meter, int counter, uint64_t *rate)
+{
+    unsigned int kb = 0;
+    if (!succeeds(meter, meter->nvml.throughput(meter->device, counter, &kb),
+                  "count what crosses the link"))
+        return false;
+    *rate = (uint64_t)kb * 1000;
+    return true;
+}
+
+static void read_processes(struct gm_meter *meter)
+{
+    static const uint32_t most = GM_METER_PROCESSES;
+    struct nvml_process *list = calloc(most, sizeof *list);
+    unsigned int n = most;
+    bool is_found = false;
+    meter->n_processes = 0;
+    if (list && meter->nvml.processes &&
+        meter->nvml.processes(meter->device, &n, list) == NVML_SUCCESS && n <= most) {
+        for (uint32_t i = 0; i < n; i++) {
+            meter->processes[i] = (pid_t)list[i].pid;
+            is_found = is_found || meter->processes[i] == getpid();
+        }
+        meter->n_processes = is_found ? n : 0;
+    }
+    free(list);
+}
+
+static bool begin(struct gm_meter *meter)
+{
+    uint64_t rate;
+    if (!load(meter) || !succeeds(meter, meter->nvml.init(), "start"))
+        return false;
+    if (succeeds(meter, meter->nvml.by_uuid(meter->uuid, &meter->device), "know the GPU") &&
+        read_counter(meter, NVML_LINK_IN, &rate))
+        return true;
+    meter->nvml.shutdown();
+    return false;
+}
+
+static bool sample_once(struct gm_meter *meter, struct gm_meter_sample *sample)
+{
+    sample->begin = gm_now();
+    const bool is_good = read_counter(meter, NVML_LINK_IN, &sample->rate[GM_WAY_IN]) &&
+                         read_counter(meter, NVML_LINK_OUT, &sample->rate[GM_WAY_OUT]);
+    sample->end = gm_now();
+    if (is_good && (meter->asked_at == 0 || sample->end >= meter->asked_at + PROCESSES_AGAIN_NS)) {
+        read_processes(meter);
+        meter->asked_at = sample->end;
+    }
+    sample->n_processes = meter->n_processes;
+    memcpy(sample->processes, meter->processes, sizeof sample->processes);
+    return is_good;
+}
+
+static void turn(struct gm_meter *meter, enum gm_meter_state state)
+{
+    gm_lock(&meter->lock);
+    meter->state = state;
+    uv_async_send(&meter->wake); /* under the lock, for the reason that mover.c gives */
+    gm_unlock(&meter->lock);
+}
+
+/* Whether there is one more to be taken; waits while the meter is not to run. */
+static bool wait_for_more(struct gm_meter *meter)
+{
+    gm_lock(&meter->lock);
+    while (!meter->is_on && !meter->is_stopping)
+        gm_lock_wait(&meter->more, &meter->lock);
+    const bool is_over = meter->is_stopping;
+    gm_unlock(&meter->lock);
+    return !is_over;
+}
+
+static void put(struct gm_meter *meter, const struct gm_meter_sample *sample)
+{
+    gm_lock(&meter->lock);
+    if (meter->is_on) {
+        meter->samples[++meter->n % SAMPLES] = *sample;
+        uv_async_send(&meter->wake);
+    }
+    gm_unlock(&meter->lock);
+}
+
+static void measure(void *arg)
+{
+    struct gm_meter *meter = arg;
+    struct gm_meter_sample sample;
+    const bool has_begun = begin(meter);
+    bool is_good = has_begun;
+    if (is_good)
+        turn(meter, GM_METER_READY);
+    while (is_good && wait_for_more(meter)) {
+        is_good = sample_once(meter, &sample);
+        if (is_good)
+            put(meter, &sample);
+    }
+    if (has_begun)
+        meter->nvml.shutdown();
+    if (meter->nvml.library)
+        dlclose(meter->nvml.library);
+    if (!is_good)
+        turn(meter, GM_METER_OFF);
+}
+
+/* ---- the loop ---- */
+
+static void on_wake(uv_async_t *async)
+{
+    struct gm_meter *meter = async->data;
+    meter->on_news(meter->arg);
+}
+
+static void free_meter(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+static void write_uuid(char text[48], const uint8_t uuid[16])
+{
+    int at = snprintf(text, 48, "GPU");
+    for (int i = 0; i < 16; i++)
+        at +=
+            snprintf(text + at, 48 - (size_t)at, "%s%02x",
+                     i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", (unsigned)uuid[i]);
+}
+
+struct gm_meter *gm_meter_open(uv_loop_t *loop, const uint8_t uuid[16], void (*on_news)(void *arg),
+                               void *arg)
+{
+    struct gm_meter *meter = calloc(1, sizeof *meter);
+    if (!meter || uv_async_init(loop, &meter->wake, on_wake) != 0) {
+        free(meter);
+        return NULL;
+    }
+    meter->wake.data = meter;
+    meter->on_news = on_news;
+    meter->arg = arg;
+    write_uuid(meter->uuid, uuid);
+    gm_lock_init(&meter->lock, GM_LOCK_METER);
+    pthread_cond_init(&meter->more, NULL);
+    if (uv_thread_create(&meter->thread, measure, meter) == 0)
+        return meter;
+    gm_lock_destroy(&meter->lock);
+    pthread_cond_destroy(&meter->more);
+    uv_close((uv_handle_t *)&meter->wake, free_meter);
+    return NULL;
+}
+
+void gm_meter_close(struct gm_meter *meter)
+{
+    if (!meter)
+        return;
+    gm_lock(&meter->lock);
+    meter->is_stopping = true;
+    pthread_cond_signal(&meter->more);
+    gm_unlock(&meter->lock);
+    uv_thread_join(&meter->thread);
+    gm_lock_destroy(&meter->lock);
+    pthread_cond_destroy(&meter->more);
+    uv_close((uv_handle_t *)&meter->wake, free_meter);
+}
+
+enum gm_meter_state gm_meter_state(struct gm_meter *meter, const char **why)
+{
+    *why = "no thread can be made";
+    if (!meter)
+        return GM_METER_OFF;
+    gm_lock(&meter->lock);
+    const enum gm_meter_state state = meter->state;
+    gm_unlock(&meter->lock);
+    *why = meter->why;
+    return state;
+}
+
+void gm_meter_run(struct gm_meter *meter, bool is_on)
+{
+    if (!meter)
+        return;
+    gm_lock(&meter->lock);
+    meter->is_on = is_on;
+    if (!is_on)
+        meter->taken = meter->n;
+    pthread_cond_signal(&meter->more);
+    gm_unlock(&meter->lock);
+}
+
+bool gm_meter_take(struct gm_meter *meter, struct gm_meter_sample *sample)
+{
+    gm_lock(&meter->lock);
+    if (meter->n - meter->taken > SAMPLES)
+        meter->taken = meter->n - SAMPLES;
+    const bool has_more = meter->taken < meter->n;
+    if (has_more)
+        *sample = meter->samples[++meter->taken % SAMPLES];
+    gm_unlock(&meter->lock);
+    return has_more;
+}

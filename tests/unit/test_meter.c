@@ -1,0 +1,237 @@
+/* daemon/memory/meter, before the simulated NVML: what it counts, when, and when it gives up. */
+#include "daemon/memory/meter.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "tests/simcuda/device_file.h"
+
+static uv_loop_t loop;
+static struct gm_meter *meter;
+static unsigned n_news;
+static char dir[64];
+static uint8_t uuid[16];
+
+static void on_news(void *arg)
+{
+    assert_ptr_equal(arg, &n_news);
+    n_news++;
+}
+
+static void write_file(const char *name, const void *bytes, size_t n)
+{
+    char path[96], made[128];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    snprintf(made, sizeof made, "%s.new", path);
+    FILE *file = fopen(made, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+    fclose(file);
+    assert_int_equal(rename(made, path), 0); /* the thread never reads a part */
+}
+
+static void plant(const char *text)
+{
+    write_file("link0", text, strlen(text));
+}
+
+static void remove_file(const char *name)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    unlink(path);
+}
+
+static void open_meter(const uint8_t of[16])
+{
+    n_news = 0;
+    meter = gm_meter_open(&loop, of, on_news, &n_news);
+    assert_non_null(meter);
+}
+
+static enum gm_meter_state await_state(const char **why)
+{
+    enum gm_meter_state state;
+    while ((state = gm_meter_state(meter, why)) == GM_METER_STARTS || n_news == 0)
+        uv_run(&loop, UV_RUN_ONCE);
+    return state;
+}
+
+static void await_sample(struct gm_meter_sample *sample)
+{
+    while (!gm_meter_take(meter, sample))
+        uv_run(&loop, UV_RUN_ONCE);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return uv_loop_init(&loop);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    gm_meter_close(meter);
+    meter = NULL;
+    uv_run(&loop, UV_RUN_DEFAULT);
+    remove_file("link0");
+    remove_file("no-counters");
+    remove_file("device0");
+    return uv_loop_close(&loop);
+}
+
+/* Each direction, as it is when it is asked; samples follow one another. */
+static void test_counts(void **state)
+{
+    struct gm_meter_sample sample;
+    const char *why;
+    uint64_t last = 0;
+    (void)state;
+    plant("3000000 70");
+    open_meter(uuid);
+    assert_int_equal(await_state(&why), GM_METER_READY);
+    const uint64_t before = gm_now();
+    gm_meter_run(meter, true);
+    for (int i = 0; i < 3; i++) {
+        await_sample(&sample);
+        assert_true(sample.begin >= before && sample.begin >= last);
+        assert_true(sample.end >= sample.begin + 40 * GM_MS);
+        assert_int_equal(sample.rate[GM_WAY_IN], 3000000000);
+        assert_int_equal(sample.rate[GM_WAY_OUT], 70000);
+        assert_int_equal(sample.n_processes, 0);
+        last = sample.end;
+    }
+    plant("0 9");
+    const uint64_t changed = gm_now();
+    do
+        await_sample(&sample);
+    while (sample.begin < changed);
+    assert_int_equal(sample.rate[GM_WAY_IN], 0);
+    assert_int_equal(sample.rate[GM_WAY_OUT], 9000);
+}
+
+/* While it does not run there is nothing, and what was taken before is forgotten. */
+static void test_rests(void **state)
+{
+    struct gm_meter_sample sample;
+    const char *why;
+    (void)state;
+    open_meter(uuid);
+    await_state(&why);
+    for (int i = 0; i < 4; i++) {
+        usleep(50000);
+        uv_run(&loop, UV_RUN_NOWAIT);
+        assert_false(gm_meter_take(meter, &sample));
+    }
+    gm_meter_run(meter, true);
+    await_sample(&sample);
+    usleep(150000); /* more of them come */
+    gm_meter_run(meter, false);
+    const uint64_t stopped = gm_now();
+    assert_false(gm_meter_take(meter, &sample));
+    usleep(150000);
+    uv_run(&loop, UV_RUN_NOWAIT);
+    assert_false(gm_meter_take(meter, &sample));
+    gm_meter_run(meter, true);
+    await_sample(&sample);
+    assert_true(sample.end > stopped);
+}
+
+/* A loop that is late gets the newest. */
+static void test_late(void **state)
+{
+    struct gm_meter_sample sample;
+    const char *why;
+    unsigned n = 0;
+    (void)state;
+    open_meter(uuid);
+    await_state(&why);
+    const uint64_t before = gm_now();
+    gm_meter_run(meter, true);
+    usleep(20 * 45000);
+    while (gm_meter_take(meter, &sample))
+        n++;
+    assert_in_range(n, 1, 16);
+    assert_true(sample.end > before + 500 * GM_MS);
+}
+
+/* No counter: at once, or later; no such GPU. */
+static void test_off(void **state)
+{
+    struct gm_meter_sample sample;
+    const char *why;
+    (void)state;
+    write_file("no-counters", "", 0);
+    open_meter(uuid);
+    assert_int_equal(await_state(&why), GM_METER_OFF);
+    assert_string_equal(why, "NVML does not count what crosses the link (Not Supported)");
+    gm_meter_run(meter, true);
+    assert_false(gm_meter_take(meter, &sample));
+    gm_meter_close(meter);
+
+    const uint8_t other[16] = {1};
+    open_meter(other);
+    assert_int_equal(await_state(&why), GM_METER_OFF);
+    assert_string_equal(why, "NVML does not know the GPU (Error)");
+    gm_meter_close(meter);
+
+    remove_file("no-counters");
+    open_meter(uuid);
+    assert_int_equal(await_state(&why), GM_METER_READY);
+    gm_meter_run(meter, true);
+    await_sample(&sample);
+    write_file("no-counters", "", 0);
+    while (gm_meter_state(meter, &why) != GM_METER_OFF)
+        uv_run(&loop, UV_RUN_ONCE);
+    assert_int_equal(gm_meter_state(NULL, &why), GM_METER_OFF);
+}
+
+/* Other processes are known only where this one is found. */
+static void test_processes(void **state)
+{
+    static struct sim_state_head head = {.magic = SIM_STATE_MAGIC};
+    struct gm_meter_sample sample;
+    const char *why;
+    (void)state;
+    head.slot[1] = (struct sim_state_slot){.is_used = 1, .pid = 1};
+    write_file("device0", &head, sizeof head);
+    open_meter(uuid);
+    await_state(&why);
+    gm_meter_run(meter, true);
+    await_sample(&sample);
+    assert_int_equal(sample.n_processes, 0);
+    head.slot[7] = (struct sim_state_slot){.is_used = 1, .pid = (uint32_t)getpid()};
+    write_file("device0", &head, sizeof head);
+    const uint64_t changed = gm_now();
+    do
+        await_sample(&sample);
+    while (sample.begin < changed + GM_S); /* it asks each second */
+    assert_int_equal(sample.n_processes, 2);
+    assert_int_equal(sample.processes[0], 1);
+    assert_int_equal(sample.processes[1], getpid());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_counts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rests, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_late, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_off, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_processes, set_up, tear_down),
+    };
+    snprintf(dir, sizeof dir, "/tmp/gm-meter.XXXXXX");
+    if (!mkdtemp(dir) || setenv("SIMCUDA_DIR", dir, 1) != 0)
+        return 2;
+    sim_device_uuid(0, sim_hash_of(dir, strlen(dir), 0), uuid);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    rmdir(dir);
+    return failed;
+}
