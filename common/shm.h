@@ -33,7 +33,8 @@ enum gm_gate_word {
     GM_GATE_COLD = 2, /* only in the shim's own start-up page: "boot first" */
 };
 
-/* Every gate-crossing call reads `gate`, a shared futex. */
+/* Every gate-crossing call reads `gate`, a shared futex; one that marks reads `window`, in the same
+ * line of cache. */
 struct gm_ctl {
     uint32_t magic;
     uint32_t version;
@@ -42,13 +43,13 @@ struct gm_ctl {
     _Atomic uint64_t epoch;       /* of the newest CLOSE */
     _Atomic uint32_t has_rhythm;  /* not 0: announce requests that come at a steady rate (EXPECT) */
     _Atomic uint32_t is_paused;   /* not 0: it has no turns until somebody resumes it */
-    uint64_t budget[GM_GPUS_MAX]; /* bytes by gpumux GPU index: what the app could have in all */
     _Atomic uint32_t is_counting; /* a bit a GPU: report what launches use (USES); and below */
+    _Atomic uint32_t window;      /* the number of its window now: windows.h */
+    uint64_t budget[GM_GPUS_MAX]; /* bytes by gpumux GPU index: what the app could have in all */
+    uint64_t room[GM_GPUS_MAX];   /* bytes by gpumux GPU index: what the app could allocate now */
     /* Changes each second while the daemon's loop runs. So an app can say that the daemon hangs.
      */
     _Atomic uint32_t beat;
-    uint64_t room[GM_GPUS_MAX]; /* bytes by gpumux GPU index: what the app could allocate now */
-    _Atomic uint32_t window;    /* the number of its window now: windows.h */
     uint8_t reserved[4096 - 44 - 16 * GM_GPUS_MAX];
 };
 _Static_assert(sizeof(struct gm_ctl) == 4096, "gm_ctl is one page");

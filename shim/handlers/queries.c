@@ -17,6 +17,7 @@
 #include "shim/memory/queries.h"
 #include "shim/memory/freed.h"
 #include "shim/observe/usage.h"
+#include "shim/tables/pages.h"
 
 CUresult gm_on_cuMemGetInfo_v2(size_t *free, size_t *total)
 {
@@ -54,8 +55,7 @@ CUresult gm_on_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
  */
 static CUdeviceptr gm_foreign(CUdeviceptr ptr)
 {
-    const bool is_behind = gm_allocs_may_hold(ptr) && gm_allocs_spans(ptr);
-    return is_behind || gm_freed_has(ptr) ? 0 : ptr;
+    return gm_pages_have(ptr) || gm_freed_has(ptr) ? 0 : ptr;
 }
 
 CUresult gm_on_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)

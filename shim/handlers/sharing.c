@@ -17,6 +17,7 @@
 #include "shim/memory/sharing.h"
 #include "shim/memory/freed.h"
 #include "shim/tables/allocs.h"
+#include "shim/tables/pages.h"
 
 _Static_assert(sizeof(CUipcMemHandle) == sizeof(struct gm_share_name), "a name fills a handle");
 
@@ -123,7 +124,7 @@ CUresult gm_on_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, siz
         GM_REFUSE(gm_permits());
     if (gm_is_live() && gm_freed_has(dptr))
         return CUDA_ERROR_INVALID_VALUE;
-    if (gm_is_live() && gm_allocs_may_hold(dptr) &&
+    if (gm_is_live() && gm_pages_have(dptr) &&
         (gm_allocs_find(dptr, &alloc) != GM_ALLOC_UNKNOWN ||
          gm_allocs_find(dptr & ~(GM_CHUNK_MIN - 1), &alloc) != GM_ALLOC_UNKNOWN) &&
         alloc.kind != GM_ALLOC_REAL)

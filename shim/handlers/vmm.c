@@ -39,6 +39,7 @@
 #include "shim/memory/freed.h"
 #include "shim/tables/accounts.h"
 #include "shim/tables/allocs.h"
+#include "shim/tables/pages.h"
 #include "shim/tables/vmm.h"
 
 /* ---- what can be virtual ---- */
@@ -195,7 +196,7 @@ CUresult gm_on_cuMemRelease(CUmemGenericAllocationHandle handle)
 static bool gm_is_own_memory(CUdeviceptr va)
 {
     struct gm_alloc alloc;
-    if (gm_allocs_may_hold(va) && gm_allocs_find(va, &alloc) != GM_ALLOC_UNKNOWN)
+    if (gm_pages_have(va) && gm_allocs_find(va, &alloc) != GM_ALLOC_UNKNOWN)
         return alloc.kind != GM_ALLOC_REAL && alloc.kind != GM_ALLOC_VIEW;
     return gm_freed_has(va);
 }

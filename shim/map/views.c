@@ -131,6 +131,7 @@ CUresult gm_views_on_map(void *argument)
         .span = view->bytes,
         .device = view->handle->device,
         .gpu = view->handle->gpu,
+        .home = view->handle->home,
         .kind = GM_ALLOC_VIEW,
     };
     result = gm_views_fill(view);

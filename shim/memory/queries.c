@@ -4,11 +4,12 @@
 
 #include "shim/memory/pools.h"
 #include "shim/tables/arena.h"
+#include "shim/tables/pages.h"
 
 bool gm_place_find(CUdeviceptr ptr, struct gm_place *place)
 {
     struct gm_alloc *alloc = &place->alloc;
-    if (!gm_allocs_may_hold(ptr) || gm_allocs_find(ptr, alloc) == GM_ALLOC_UNKNOWN ||
+    if (!gm_pages_have(ptr) || gm_allocs_find(ptr, alloc) == GM_ALLOC_UNKNOWN ||
         alloc->kind == GM_ALLOC_REAL || alloc->kind == GM_ALLOC_HANDLE)
         return false;
     place->base = alloc->va;

@@ -8,6 +8,7 @@
 #include "common/locks.h"
 #include "shim/observe/uses.h"
 #include "shim/tables/allocs.h"
+#include "shim/tables/pages.h"
 
 #define GM_REPLAY_BUCKETS 256u
 #define GM_REPLAY_USES 65536u /* of one graph; the rest is not counted */
@@ -46,7 +47,7 @@ static void gm_replay_found(void *arg, uint64_t va)
 {
     struct gm_reading *reading = arg;
     struct gm_replay *replay = reading->replay;
-    if (!gm_allocs_may_hold(va) || replay->n == GM_REPLAY_USES)
+    if (!gm_pages_have(va) || replay->n == GM_REPLAY_USES)
         return;
     if (replay->n == replay->room) {
         const uint32_t room = replay->room > 0 ? 2 * replay->room : 64;

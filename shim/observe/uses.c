@@ -11,6 +11,7 @@
 #include "shim/gate/hot.h"
 #include "shim/tables/allocs.h"
 #include "shim/tables/layouts.h"
+#include "shim/tables/pages.h"
 #include "shim/tables/vmm.h"
 
 #define GM_PROBES 8u
@@ -75,7 +76,7 @@ GM_LOOK gm_look_in(const void *from, size_t skip, size_t bytes, gm_use_found *fo
     for (size_t i = skip; i + 8 <= bytes; i += 8) {
         uint64_t word;
         memcpy(&word, at + i, sizeof(word));
-        if (gm_allocs_may_hold(word))
+        if (gm_pages_have(word))
             found(arg, word);
     }
 }
@@ -220,7 +221,7 @@ void gm_uses_of_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, u
 
 bool gm_uses_is_away(uint64_t va)
 {
-    return !gm_allocs_may_hold(va);
+    return !gm_pages_have(va);
 }
 
 void gm_uses_of_none(const void *size)
@@ -231,7 +232,7 @@ void gm_uses_of_none(const void *size)
 void gm_uses_of_address(const void *address)
 {
     const uint64_t va = (uint64_t)(uintptr_t)address;
-    if (gm_allocs_may_hold(va))
+    if (gm_pages_have(va))
         gm_uses_add(va);
 }
 

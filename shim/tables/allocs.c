@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/locks.h"
+#include "shim/tables/pages.h"
 #include "shim/tables/treap.h"
 
 struct gm_alloc_node {
@@ -16,9 +17,8 @@ static struct gm_lock gm_allocs_lock = GM_LOCK_INITIALIZER(GM_LOCK_ALLOCS);
 static struct gm_treap *gm_allocs_tree;
 static size_t gm_allocs_entries;
 static uint64_t gm_allocs_bytes[GM_GPUS_MAX];
-static uint64_t gm_allocs_framed[GM_GPUS_MAX];               /* of these, in the daemon's frames */
-static uint64_t gm_allocs_newest = GM_ALLOC_ID_MIN;          /* id */
-_Atomic uint64_t gm_allocs_low = UINT64_MAX, gm_allocs_high; /* written with the lock */
+static uint64_t gm_allocs_framed[GM_GPUS_MAX];      /* of these, in the daemon's frames */
+static uint64_t gm_allocs_newest = GM_ALLOC_ID_MIN; /* id */
 
 static struct gm_alloc_node *gm_alloc_of(struct gm_treap *node)
 {
@@ -30,17 +30,6 @@ static struct gm_alloc_node *gm_allocs_floor(uint64_t va)
 {
     const uint64_t key[3] = {va};
     return gm_alloc_of(gm_treap_floor(gm_allocs_tree, key));
-}
-
-static void gm_allocs_widen(const struct gm_alloc *alloc)
-{
-    uint64_t end = alloc->va + alloc->span;
-    if (alloc->kind == GM_ALLOC_REAL)
-        return;
-    if (alloc->va < atomic_load_explicit(&gm_allocs_low, memory_order_relaxed))
-        atomic_store_explicit(&gm_allocs_low, alloc->va, memory_order_relaxed);
-    if (end > atomic_load_explicit(&gm_allocs_high, memory_order_relaxed))
-        atomic_store_explicit(&gm_allocs_high, end, memory_order_relaxed);
 }
 
 /* With the lock: add `sign` times the entry to the sums of its GPU. */
@@ -56,13 +45,15 @@ static void gm_allocs_sum(const struct gm_alloc *alloc, int sign)
 
 static void gm_allocs_put(struct gm_alloc_node *node)
 {
+    const struct gm_alloc *alloc = &node->alloc;
     if (node->alloc.id == 0)
         node->alloc.id = gm_allocs_newest++;
     node->by_va.key[0] = node->alloc.va;
     gm_treap_insert(&gm_allocs_tree, &node->by_va);
     gm_allocs_entries++;
-    gm_allocs_widen(&node->alloc);
     gm_allocs_sum(&node->alloc, 1);
+    if (alloc->kind != GM_ALLOC_REAL)
+        gm_pages_set(alloc->va, alloc->span, alloc->home != 0 ? alloc->home : alloc->va);
 }
 
 static void gm_allocs_cut(struct gm_alloc_node *node)
@@ -70,6 +61,8 @@ static void gm_allocs_cut(struct gm_alloc_node *node)
     gm_treap_remove(&gm_allocs_tree, &node->by_va);
     gm_allocs_entries--;
     gm_allocs_sum(&node->alloc, -1);
+    if (node->alloc.kind != GM_ALLOC_REAL)
+        gm_pages_clear(node->alloc.va, node->alloc.span);
 }
 
 /* Whether `node`, which starts at or below `va`, ends above it. */
@@ -83,13 +76,13 @@ int gm_allocs_insert(const struct gm_alloc *alloc)
     if (alloc->bytes == 0 || alloc->span < alloc->bytes || alloc->va + alloc->span < alloc->va ||
         alloc->gpu >= (int32_t)GM_GPUS_MAX)
         return -EINVAL;
-    struct gm_alloc_node *node = malloc(sizeof(*node));
+    int error = alloc->kind != GM_ALLOC_REAL ? gm_pages_make(alloc->va, alloc->span) : 0;
+    struct gm_alloc_node *node = error == 0 ? malloc(sizeof(*node)) : NULL;
     if (node == NULL)
-        return -ENOMEM;
+        return error != 0 ? error : -ENOMEM;
     *node = (struct gm_alloc_node){.alloc = *alloc};
 
     struct gm_alloc_node *stale = NULL; /* freed without the lock */
-    int error = 0;
     gm_lock(&gm_allocs_lock);
     const uint64_t last = alloc->va + alloc->span - 1;
     struct gm_alloc_node *other = gm_allocs_floor(last);
@@ -135,15 +128,6 @@ enum gm_alloc_find gm_allocs_find(uint64_t va, struct gm_alloc *alloc)
         *alloc = node->alloc;
     gm_unlock(&gm_allocs_lock);
     return found;
-}
-
-bool gm_allocs_spans(uint64_t va)
-{
-    gm_lock(&gm_allocs_lock);
-    const struct gm_alloc_node *node = gm_allocs_floor(va);
-    bool is_in = gm_alloc_reaches(node, va) && node->alloc.kind != GM_ALLOC_REAL;
-    gm_unlock(&gm_allocs_lock);
-    return is_in;
 }
 
 bool gm_allocs_set_sync_memops(uint64_t va, uint64_t id, bool is_on)

@@ -2,13 +2,13 @@
  * The allocation map: all allocations by address, those that gpumux backs and, for the accounts,
  * those that the real driver backs (GM_ALLOC_REAL). Without CUDA.
  *
- * Owns the map and the sum by GPU. Any thread. Entries are copied in and out: nobody has a pointer
- * into the map. Calls nobody but the callback of gm_allocs_all.
+ * Owns the map and the sum by GPU, and enters what is not real into the pages (pages.h), by which
+ * others ask quickly whether an address is gpumux's. Any thread. Entries are copied in and out:
+ * nobody has a pointer into the map. Calls nobody but the pages and the callback of gm_allocs_all.
  */
 #ifndef GM_SHIM_ALLOCS_H
 #define GM_SHIM_ALLOCS_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -44,6 +44,7 @@ struct gm_alloc {
     void *context;  /* the CUcontext that it was made in */
     int32_t device; /* CUDA device */
     int32_t gpu;    /* gpumux index, -1: not managed */
+    uint64_t home;  /* VIEW: the address by which the daemon knows it; else 0: its own */
     enum gm_alloc_kind kind;
     bool is_primary;     /* made in the device's primary context, or one derived from it */
     bool is_sync_memops; /* set by cuPointerSetAttribute */
@@ -61,28 +62,14 @@ enum gm_alloc_find {
 };
 
 /*
- * Insert *alloc. Real entries that it overlaps are stale (freed in a way that is not hooked) and
- * are removed. Returns 0, -ENOMEM, -EINVAL (no bytes, or beyond the address space), or -EEXIST
- * (overlaps an entry that is not real).
+ * Insert *alloc; one that is not real has whole chunks. Real entries that it overlaps are stale
+ * (freed in a way that is not hooked) and are removed. Returns 0, -ENOMEM, -EINVAL (no bytes, or
+ * beyond the address space), or -EEXIST (overlaps an entry that is not real).
  */
 int gm_allocs_insert(const struct gm_alloc *alloc);
 
 /* Look up `va`; *alloc gets a copy unless unknown. */
 enum gm_alloc_find gm_allocs_find(uint64_t va, struct gm_alloc *alloc);
-
-/* Whether gpumux may back `va`: a quick check without the lock, against the range of all entries
- * ever that are not real. */
-extern __attribute__((visibility("hidden"))) _Atomic uint64_t gm_allocs_low, gm_allocs_high;
-static inline bool gm_allocs_may_hold(uint64_t va)
-{
-    return va >= atomic_load_explicit(&gm_allocs_low, memory_order_relaxed) &&
-           va < atomic_load_explicit(&gm_allocs_high, memory_order_relaxed);
-}
-
-/* Whether `va` lies in the span of an entry that is not real, which includes the rest of its last
- * chunk.
- */
-bool gm_allocs_spans(uint64_t va);
 
 /* Set is_sync_memops of the entry `id` that holds `va`. False: it is gone. */
 bool gm_allocs_set_sync_memops(uint64_t va, uint64_t id, bool is_on);

@@ -10,10 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/chunk.h"
 #include "shim/tables/allocs.h"
+#include "shim/tables/pages.h"
 
 #define MODEL_MAX 400
-#define PAGE 4096ull
+#define PAGE GM_CHUNK_MIN
 
 static struct gm_alloc model[MODEL_MAX];
 static size_t model_count;
@@ -48,7 +50,10 @@ static int model_insert(const struct gm_alloc *alloc)
         else
             i++;
     }
-    model[model_count++] = *alloc;
+    model[model_count] = *alloc;
+    if (alloc->home == 0)
+        model[model_count].home = alloc->va;
+    model_count++;
     return 0;
 }
 
@@ -61,6 +66,15 @@ static enum gm_alloc_find model_find(uint64_t va, size_t *at)
         return va == model[i].va ? GM_ALLOC_BASE : GM_ALLOC_INSIDE;
     }
     return GM_ALLOC_UNKNOWN;
+}
+
+/* What the pages must say of the place at `va`. */
+static uint64_t model_home(uint64_t va)
+{
+    for (size_t i = 0; i < model_count; i++)
+        if (va >= model[i].va && va - model[i].va < model[i].span)
+            return model[i].kind != GM_ALLOC_REAL ? model[i].home + (va - model[i].va) : 0;
+    return 0;
 }
 
 static uint64_t model_used(int gpu)
@@ -111,6 +125,7 @@ static void test_random_against_model(void **state)
                 .is_primary = dice(2) == 0,
             };
             alloc.bytes = alloc.span - dice(PAGE);
+            alloc.home = dice(4) == 0 ? (5000 + dice(3000)) * PAGE : 0;
             assert_int_equal(gm_allocs_insert(&alloc), model_insert(&alloc));
             break;
         case 2:
@@ -156,6 +171,8 @@ static void test_random_against_model(void **state)
         if (step % 100 == 0) {
             assert_int_equal(gm_allocs_used(0), model_used(0));
             assert_int_equal(gm_allocs_used(1), model_used(1));
+            for (uint64_t i = 0; i < 4040; i++)
+                assert_int_equal(gm_pages_home(i * PAGE), model_home(i * PAGE) / PAGE);
             bool are_all = true;
             for (size_t i = 0; i < model_count; i++)
                 are_all &= model[i].kind != GM_ALLOC_CHUNKS || model[i].context != (void *)3;
@@ -196,6 +213,9 @@ static void test_edges(void **state)
     assert_int_equal(gm_allocs_insert(&bad), -EINVAL);
     bad = alloc;
     bad.va = UINT64_MAX - 10;
+    assert_int_equal(gm_allocs_insert(&bad), -EINVAL);
+    bad = alloc;
+    bad.va = 1ull << GM_PAGES_VA_BITS; /* nobody could tell that it is gpumux's */
     assert_int_equal(gm_allocs_insert(&bad), -EINVAL);
     bad = alloc;
     bad.gpu = GM_GPUS_MAX;

@@ -1,1 +1,1 @@
-gm_take(${GM_TEST} shim tables/allocs)
+gm_take(${GM_TEST} shim tables/allocs tables/pages)

@@ -1,1 +1,1 @@
-gm_take(${GM_TEST} daemon memory/pages)
+gm_take(${GM_TEST} shim tables/pages)

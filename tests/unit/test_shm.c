@@ -32,11 +32,12 @@ static void test_ctl(void **state)
     LAYOUT(gm_ctl, app, 12, 4);
     LAYOUT(gm_ctl, epoch, 16, 8);
     LAYOUT(gm_ctl, has_rhythm, 24, 4);
-    LAYOUT(gm_ctl, budget, 32, 8 * GM_GPUS_MAX);
-    LAYOUT(gm_ctl, is_counting, 160, 4);
-    LAYOUT(gm_ctl, beat, 164, 4);
+    LAYOUT(gm_ctl, is_paused, 28, 4);
+    LAYOUT(gm_ctl, is_counting, 32, 4);
+    LAYOUT(gm_ctl, window, 36, 4);
+    LAYOUT(gm_ctl, budget, 40, 8 * GM_GPUS_MAX);
     LAYOUT(gm_ctl, room, 168, 8 * GM_GPUS_MAX);
-    LAYOUT(gm_ctl, window, 296, 4);
+    LAYOUT(gm_ctl, beat, 296, 4);
     LAYOUT(gm_ctl, reserved, 300, 4096 - 300);
     assert_int_equal(sizeof(struct gm_ctl), 4096);
 }

@@ -7,6 +7,7 @@
 
 #include "shim/map/views.h"
 #include "shim/tables/allocs.h"
+#include "shim/tables/pages.h"
 
 #define PAGE GM_CHUNK_MIN
 #define HOME (0x7800ull << 32)
@@ -265,6 +266,9 @@ static void test_views_follow(void **state)
     expect_view(RANGE + BYTES, 7, READ);
     assert_int_equal(gm_allocs_find(RANGE + BYTES + 1, &alloc), GM_ALLOC_INSIDE);
     assert_int_equal(alloc.kind, GM_ALLOC_VIEW);
+    assert_int_equal(gm_pages_home(RANGE + 1), HOME >> GM_CHUNK_SHIFT);
+    assert_int_equal(gm_pages_home(RANGE + 2 * BYTES - 1), (HOME + BYTES - 1) >> GM_CHUNK_SHIFT);
+    assert_false(gm_pages_have(RANGE + 2 * BYTES));
 
     assert_int_equal(unmap_chunks(0, 1), CUDA_SUCCESS);
     assert_int_equal(unmap_chunks(2, 3), CUDA_SUCCESS);
