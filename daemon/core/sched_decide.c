@@ -18,6 +18,7 @@ struct walk {
     uint64_t spare;    /* ... and beside those of this rank whose turn it is */
     uint32_t borrower; /* the first borrower that has bytes, or NIL */
     uint64_t ahead_ns; /* the slices of those before it on the timeline */
+    bool is_loading;   /* one of it, or of a better one, has its turn and not yet its memory */
     bool is_blocked;   /* somebody of this rank is left out */
     bool is_short;     /* ... for want of room */
 };
@@ -25,12 +26,6 @@ struct walk {
 static uint64_t sooner(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
-}
-
-/* Its slice is used up: it ends as soon as somebody of its rank waits behind it. */
-static bool is_over(const struct gm_sched *s, const struct gm_sched_app *a)
-{
-    return a->is_open && !a->is_stuck && gm_sched_left(s, a) == 0;
 }
 
 static void set_add(struct gm_sched *s, uint32_t id)
@@ -87,6 +82,31 @@ static void take_stuck(struct gm_sched *s)
 
 /* ---- Slices that are over go behind those who wait, and begin anew there if there is room ---- */
 
+/* One whose turn it is has not all of its memory yet. */
+static bool is_loading(const struct gm_sched *s, const struct gm_sched_rank *r)
+{
+    for (uint32_t id = r->turn.head; id != NIL; id = s->apps[id].next)
+        if (s->apps[id].is_chosen && !s->apps[id].is_open && s->apps[id].bytes > 0)
+            return true;
+    return false;
+}
+
+/* What it has left of its turn. A boosted one has no more than its slice. */
+static uint64_t left_of_turn(const struct gm_sched *s, const struct gm_sched_app *a,
+                             bool has_loading)
+{
+    if (!has_loading || a->rank == GM_RANK_BOOSTED)
+        return gm_sched_left(s, a);
+    const int64_t left = 2 * (int64_t)gm_sched_slice(s, a) - a->used_ns;
+    return left > 0 ? (uint64_t)left : 0;
+}
+
+/* Its turn is over: it ends as soon as somebody of its rank waits behind it. */
+static bool is_over(const struct gm_sched *s, const struct gm_sched_app *a, bool has_loading)
+{
+    return a->is_open && !a->is_stuck && left_of_turn(s, a, has_loading) == 0;
+}
+
 static void end_slice(struct gm_sched *s, uint32_t id)
 {
     struct gm_sched_app *a = &s->apps[id];
@@ -115,13 +135,13 @@ static void end_slices(struct gm_sched *s, struct walk *w)
     if (last != NIL || is_full) {
         for (uint32_t next, id = r->turn.head; id != NIL; id = next) {
             next = s->apps[id].next;
-            if (is_over(s, &s->apps[id]))
+            if (is_over(s, &s->apps[id], w->is_loading && !is_full))
                 end_slice(s, id);
         }
     }
     for (uint32_t next, id = last == NIL ? NIL : first; id != last; id = next) {
         next = s->apps[id].next;
-        if (s->apps[id].is_chosen && is_over(s, &s->apps[id]))
+        if (s->apps[id].is_chosen && is_over(s, &s->apps[id], w->is_loading))
             end_slice(s, id);
     }
 }
@@ -335,22 +355,22 @@ static void choose_held(struct gm_sched *s)
 /* ---- When the decision will change by time alone ---- */
 
 /*
- * Somebody waits behind `a`: it has until the end of its slice, which begins anew if it was over
- * and `a` is in the set all the same.
+ * Somebody waits behind `a`: it has until the end of its slice, and longer while another one is
+ * loading. The slice begins anew if it was over and `a` is in the set all the same.
  */
-static uint64_t slice_end(const struct gm_sched *s, struct gm_sched_app *a)
+static uint64_t slice_end(const struct gm_sched *s, struct gm_sched_app *a, bool has_loading)
 {
     if (!a->is_chosen || !a->is_open || !a->is_wanting)
         return GM_TIME_NEVER;
-    if (is_over(s, a)) {
+    if (is_over(s, a, has_loading)) {
         a->used_ns = 0;
         a->slice_at = s->now;
     }
-    uint64_t end = gm_sum_or_never(s->now, gm_sched_left(s, a));
+    uint64_t end = gm_sum_or_never(s->now, left_of_turn(s, a, has_loading));
     return a->is_stuck && end < a->stuck_until ? a->stuck_until : end;
 }
 
-static uint64_t rank_wake(struct gm_sched *s, uint32_t rank)
+static uint64_t rank_wake(struct gm_sched *s, uint32_t rank, bool has_loading)
 {
     const struct gm_sched_rank *r = &s->ranks[rank];
     bool is_asked = s->is_tight || s->is_overfull; /* what did not drain, in time */
@@ -364,12 +384,12 @@ static uint64_t rank_wake(struct gm_sched *s, uint32_t rank)
         else if (gm_sched_is_held(s, a) && is_asked)
             wake = sooner(wake, a->stuck_until);
         else if (!a->is_stuck && is_behind)
-            wake = sooner(wake, slice_end(s, a));
+            wake = sooner(wake, slice_end(s, a, has_loading));
     }
     for (uint32_t id = r->turn.head; id != NIL; id = s->apps[id].next) {
         struct gm_sched_app *a = &s->apps[id];
         if (is_behind)
-            wake = sooner(wake, slice_end(s, a));
+            wake = sooner(wake, slice_end(s, a, has_loading));
         if (gm_sched_is_held(s, a) && is_asked) /* it may be in the way of better ranks */
             wake = sooner(wake, a->stuck_until);
     }
@@ -380,8 +400,11 @@ static uint64_t wake_time(struct gm_sched *s)
 {
     uint64_t wake = gm_sched_settle_at(s);
     bool is_asked = s->is_tight || s->is_overfull;
-    for (uint32_t rank = 0; rank < GM_RANKS; rank++)
-        wake = sooner(wake, rank_wake(s, rank));
+    bool is_any_loading = false;
+    for (uint32_t rank = 0; rank < GM_RANKS; rank++) {
+        is_any_loading = is_any_loading || is_loading(s, &s->ranks[rank]);
+        wake = sooner(wake, rank_wake(s, rank, is_any_loading));
+    }
     for (uint32_t id = s->resting.head; id != NIL; id = s->apps[id].next)
         if (gm_sched_is_held(s, &s->apps[id]) && is_asked)
             wake = sooner(wake, s->apps[id].stuck_until);
@@ -407,6 +430,7 @@ static void decide_once(struct gm_sched *s)
         w.before = w.room;
         w.borrower = w.rank->senior = NIL;
         w.is_blocked = w.is_short = w.rank->has_left = false;
+        w.is_loading = w.is_loading || is_loading(s, w.rank);
         end_slices(s, &w);
         choose_turn(s, &w);
         choose_queue(s, &w);

@@ -236,15 +236,17 @@ static void pay_lead(const struct gm_sched *s, struct gm_sched_app *a, uint64_t 
 
 /* ---- Accounts: charged on every edge, so that charged time is run time exactly ---- */
 
-/* No app owes more than one slice, however long it took to drain, or is owed more than one. */
+/* No app owes more than one slice, however long it took to drain, or is owed more than one. In its
+ * turn it has used two at most. */
 static void add_used(const struct gm_sched *s, struct gm_sched_app *a, int64_t ns)
 {
     const int64_t slice = (int64_t)gm_sched_slice(s, a);
+    const int64_t most = a->is_open && a->is_chosen ? 2 * slice : slice;
     a->used_ns += ns;
     if (a->rank == GM_RANK_RESTED)
         a->level_used_ns += ns; /* an advance on its slice there */
-    if (ns > 0 && a->used_ns > slice)
-        a->used_ns = slice;
+    if (ns > 0 && a->used_ns > most)
+        a->used_ns = most;
     if (ns < 0 && a->used_ns < -slice)
         a->used_ns = -slice;
 }

@@ -66,7 +66,10 @@
  * Slices. A slice is S(p) = S * 2^(p-1) of run time (weights: gm_sched_slice). Each app has one
  * account, used_ns, of what it used of its slice. A turn ends when
  *
- *   - the slice is used up and somebody of its rank waits behind it (not else);
+ *   - the slice is used up and somebody of its rank waits behind it (not else), unless somebody
+ *     before him is being loaded: the link serves one after the other, so he could not begin sooner,
+ *     and nobody might run meanwhile. Then the turn goes on until that is loaded, but for one slice
+ *     more at most, and nothing is owed for it;
  *   - the app goes idle; or
  *   - it has to make room for a better rank, or for growth, with less than an eighth of its slice
  *     left, which is not worth a switch. With more left it goes to the *head* of QUEUE, and goes on
