@@ -14,6 +14,7 @@
  *   program.c    programs with their shims: they answer, work, allocate, share, stop and die; on
  *                one GPU or both, by themselves or in a group whose members wait for one another
  *   scenario.c   one seed: the machine's size, who comes and goes, settings, the end
+ *   turns.c      beside the seeds: how much of the GPU's time is used in turns
  *   events.c     what the engines tell: every change of a state has a row; wrong events are planted
  *   checks.c     what must hold after every step
  *
@@ -224,6 +225,7 @@ struct program {
     bool may_share, may_park, may_spare, is_lazy, is_hog;
     bool is_swinging;        /* of what it wrote it writes the last but one again */
     bool is_filling;         /* it writes all of its memory at first */
+    bool is_steady;          /* turns.c: it has all its memory from the start, and never rests */
     uint64_t touches, turns; /* since the end began */
     uint64_t touched_at;     /* when it last used its memory */
     bool is_quiet;           /* it said so, and did nothing since */
@@ -397,5 +399,14 @@ void checks_nothing_left(void);
 
 /* scenario.c: one seed. */
 void scenario_run(uint64_t seed, bool is_verbose);
+/* ... and its parts. */
+void scenario_begin(uint64_t seed, bool is_verbose);
+void scenario_open(void);
+void scenario_close(void);
+/* What the engine calls of the rooms above it. */
+extern const struct gm_engine_outlet scenario_outlet;
+
+/* turns.c: how much of the GPU's time is used when programs that never rest take turns. */
+void turns_run(void);
 
 #endif

@@ -3,6 +3,7 @@
  * sim_engine --seeds N [FROM]   N of them, from seed FROM (1)
  * sim_engine --count N [FROM]   ... and go on after a failure; says which fail, and why
  * sim_engine SEED               one, with a line for everything that happens
+ * sim_engine --turns            how much of the GPU's time is used in turns (turns.c)
  *
  * machine.h says what is simulated, checks.c what must hold. A failure prints its seed.
  */
@@ -84,6 +85,10 @@ int main(int argc, char **argv)
         run_seeds(SEEDS, 1);
         return 0;
     }
+    if (argc == 2 && strcmp(argv[1], "--turns") == 0) {
+        turns_run();
+        return 0;
+    }
     if (argc == 2 && parse_number(argv[1], &seed)) {
         gm_log_open(STDOUT_FILENO, GM_LOG_DEBUG, "gpumuxd");
         setvbuf(stdout, NULL, _IOLBF, 0); /* in order with the log's lines */
@@ -101,6 +106,6 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], "--count") == 0)
             return count_failures(n, seed);
     }
-    fprintf(stderr, "usage: sim_engine [SEED | --seeds N [FROM] | --count N [FROM]]\n");
+    fprintf(stderr, "usage: sim_engine [SEED | --turns | --seeds N [FROM] | --count N [FROM]]\n");
     return 1;
 }

@@ -691,6 +691,21 @@ static void enter(struct program *p)
     say(p, GM_MSG_ENTER, &ask);
 }
 
+static void ask_for(struct program *p, uint32_t gpu, uint32_t pages)
+{
+    struct region *region = new_region(p, gpu, pages, REGION_WANTED);
+    if (!region)
+        return;
+    const struct gm_msg_alloc ask = {.cookie = region->cookie,
+                                     .va = program_va(region->first),
+                                     .bytes = pages * GM_CHUNK_MIN,
+                                     .gpu = gpu,
+                                     .flags =
+                                         !p->is_steady && chance_percent(10) ? GM_ALLOC_AHEAD : 0};
+    p->unanswered++;
+    say(p, GM_MSG_ALLOC, &ask);
+}
+
 static void ask_for_memory(struct program *p, uint32_t gpu)
 {
     const uint32_t has = pages_of(p, gpu), most = p->most_pages[gpu];
@@ -699,16 +714,7 @@ static void ask_for_memory(struct program *p, uint32_t gpu)
     pages = (pages + machine.unit - 1) / machine.unit * machine.unit;
     if (pages > left && !chance_percent(3))
         return;
-    struct region *region = new_region(p, gpu, pages, REGION_WANTED);
-    if (!region)
-        return;
-    const struct gm_msg_alloc ask = {.cookie = region->cookie,
-                                     .va = program_va(region->first),
-                                     .bytes = pages * GM_CHUNK_MIN,
-                                     .gpu = gpu,
-                                     .flags = chance_percent(10) ? GM_ALLOC_AHEAD : 0};
-    p->unanswered++;
-    say(p, GM_MSG_ALLOC, &ask);
+    ask_for(p, gpu, pages);
 }
 
 /* It is freed: the program does not use it any more, whatever the gate is. */
@@ -813,6 +819,16 @@ static void touch(struct program *p)
     }
 }
 
+static void write_region(struct program *p, struct region *region)
+{
+    region->is_filled = true;
+    for (uint32_t i = 0; i < region->pages; i++) {
+        struct page *page = program_page(p, region->first + i);
+        require(page, "program %u uses memory that is not mapped", p->number);
+        page->tag = region->content->tag[i] = ++machine.next_tag;
+    }
+}
+
 static void change_memory(struct program *p)
 {
     switch (chance_below(8)) {
@@ -879,10 +895,36 @@ static void tell_pieces(struct program *p)
     atomic_store(kinds[draw(&machine.caps, 4)], draw_percent(&machine.caps, 30) ? 0 : bytes);
 }
 
+/* It has all its memory from the start, and works without a pause (turns.c). */
+static void live_steadily(struct program *p)
+{
+    const uint32_t has = pages_of(p, 0);
+    if (p->unanswered == 0 && has < p->most_pages[0])
+        ask_for(p, 0,
+                p->most_pages[0] - has < machine.unit ? p->most_pages[0] - has : machine.unit);
+    if (atomic_load(&p->ctl->gate) != GM_GATE_OPEN || p->is_parked) {
+        want(p);
+        return;
+    }
+    atomic_store(&p->stat->waiting, 0);
+    p->wanted_at = 0;
+    p->touches++;
+    p->touched_at = machine.now;
+    p->is_quiet = false;
+    atomic_fetch_add(&p->stat->slot[0].calls, 1);
+    for (unsigned i = 0; i < REGIONS; i++)
+        if (p->regions[i].state == REGION_HELD && (i == 0 || !p->regions[i].is_filled))
+            write_region(p, &p->regions[i]);
+}
+
 /* One thing at a time: memory, work at the open gate, waiting at the closed one, or thinking. */
 static void live(struct program *p)
 {
     const bool is_open = atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
+    if (p->is_steady) {
+        live_steadily(p);
+        return;
+    }
     if (atomic_load(&p->ctl->is_counting) && machine.now >= p->uses_at) {
         p->uses_at = machine.now + GM_S;
         tell_uses(p);
@@ -948,7 +990,7 @@ static void on_live(void *arg, uint64_t life, uint64_t unused)
     /* What was submitted goes on for as long as it takes. */
     else if (p->is_active && p->stat)
         touch(p);
-    wake_me(p, 3 * GM_MS);
+    wake_me(p, p->is_steady ? 200 * GM_US : 3 * GM_MS);
 }
 
 static void wake_me(struct program *p, uint64_t usual)

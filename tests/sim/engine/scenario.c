@@ -74,6 +74,15 @@ static void on_saved(void *arg)
     machine.is_saved = true;
 }
 
+const struct gm_engine_outlet scenario_outlet = {.send = program_send,
+                                                 .end = program_end,
+                                                 .rule = rule,
+                                                 .totals = totals,
+                                                 .user = user_name,
+                                                 .stop_of = program_stop,
+                                                 .keep = program_keep,
+                                                 .event = events_take};
+
 /* ---- the machine ---- */
 
 static uint64_t chunks(uint64_t n)
@@ -160,14 +169,7 @@ static void draw_machine(void)
     const uint64_t least = draw_gpus();
     machine.has_host_handles = chance_percent(85);
     *config = (struct gm_engine_config){
-        .outlet = {.send = program_send,
-                   .end = program_end,
-                   .rule = rule,
-                   .totals = totals,
-                   .user = user_name,
-                   .stop_of = program_stop,
-                   .keep = program_keep,
-                   .event = events_take},
+        .outlet = scenario_outlet,
         .rules = (const struct gm_rules *)&machine,
         .pinned = machine.n_gpus * GM_CHUNK_MAX *
                   (has_lower ? 7 + chance_below(6) : 1 + chance_below(14)),
@@ -253,7 +255,7 @@ static void begin_watch(uint32_t index)
 
 /* It may be that the driver refuses what a start needs. Then nothing is left, and whoever started
  * the daemon tries again. */
-static void open_daemon(void)
+void scenario_open(void)
 {
     const uint32_t numbers[GPUS] = {0, 1};
     const bool is_faulty = machine.is_faulty;
@@ -568,7 +570,7 @@ static void end_saving(void)
     end_all();
 }
 
-static void close_daemon(void)
+void scenario_close(void)
 {
     gm_machine_close(&machine.daemon);
     machine.is_up = false; /* the engines' memory is freed by events */
@@ -578,7 +580,7 @@ static void close_daemon(void)
     uv_fake_end();
 }
 
-void scenario_run(uint64_t seed, bool is_verbose)
+void scenario_begin(uint64_t seed, bool is_verbose)
 {
     machine = (struct machine){.seed = seed,
                                .chance = {.state = seed},
@@ -600,9 +602,14 @@ void scenario_run(uint64_t seed, bool is_verbose)
     machine_clear();
     cuda_begin();
     uv_fake_begin();
+}
+
+void scenario_run(uint64_t seed, bool is_verbose)
+{
+    scenario_begin(seed, is_verbose);
     draw_machine();
     const bool is_saving = chance_percent(20);
-    open_daemon();
+    scenario_open();
     machine_at(machine.now, on_happening, NULL, 0, 0);
     machine_at(machine.now, on_beat, NULL, 0, 0);
     if (machine.has_caps)
@@ -624,5 +631,5 @@ void scenario_run(uint64_t seed, bool is_verbose)
         machine.sums.clean += (sums->clean + sums->zero) / GM_CHUNK_MIN;
     }
     machine.sums.doubles += machine.n_gpus > 1;
-    close_daemon();
+    scenario_close();
 }
