@@ -41,7 +41,8 @@ ROOMS = {
     "daemon/engine": "core memory engine/state engine/act engine/step", # opens; takes events in, with their time
     "daemon/views": "core",                          # formats of one snapshot and of events
     "daemon/service": "core memory engine engine/state views",
-    "daemon/ctl": "core",
+    "daemon/profile": "",                            # templates from what a profiler recorded
+    "daemon/ctl": "core profile",
     "daemon/keeper": "",
 }
 
