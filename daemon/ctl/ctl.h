@@ -7,6 +7,9 @@
  *   set.c            changes settings of programs
  *   trim.c           gives cached memory back
  *   run.c            starts programs with the shim; program.c: whether they can load it
+ *   profile.c        starts programs with the profiler, learns what it recorded, shows profiles;
+ *                    profiles.c: as tables
+ *   find.c           called by run.c and profile.c: finds our libraries
  *   ask.c            called by all of those: asks the daemon
  *   say.c            called by all files: writes to standard error
  *
@@ -21,8 +24,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/appname.h"
+#include "common/profile.h"
 #include "common/size.h"
 #include "common/wire.h"
+#include "daemon/profile/learn.h"
 
 enum mux_exit {
     MUX_OK = 0,
@@ -46,6 +52,8 @@ struct mux_options {
     const char *command, *user; /* set, pause, resume: whose; NULL: not said */
     const char *group;          /* run: of the program; NULL: none */
     bool is_required;           /* run: only if the daemon can serve the program */
+    bool is_shown, is_learned;  /* profile: show profiles; learn records */
+    const char *output, *kept;  /* profile: the file; the folder of records that stays */
 };
 
 /* One line on standard error. */
@@ -78,6 +86,25 @@ int mux_log(const struct mux_options *options);
 int mux_set(const struct mux_options *options);
 int mux_trim(const struct mux_options *options);
 int mux_run(const struct mux_options *options);
+int mux_profile(const struct mux_options *options);
+
+/* The path of our library: what the variable names; `built`, relative to this executable in a build
+ * folder; the same in an installation, which may have been moved; or the configured folder. False,
+ * after one line: it is nowhere. `path` has PATH_MAX bytes. */
+bool mux_find(const char *library, const char *built, const char *variable, char *path);
+
+/* The name under which the daemon will know the program. */
+void mux_name(char **argv, char name[GM_APPNAME_SIZE]);
+
+/* Say why the program was not executed. Returns the exit code. */
+int mux_not_executed(const char *program, int error);
+
+/* Print a profile as a table. */
+void mux_show_profile(const char *path, const struct gm_profile *profile);
+
+/* Print how the launches of the records are predicted, and by what. */
+void mux_show_lessons(const struct gm_records *records, const struct gm_profile *profile,
+                      const struct gm_lesson *lessons);
 
 #define MUX_SHIM "libgpumux.so"
 

@@ -23,6 +23,9 @@ enum {
     KEY_USER,
     KEY_REQUIRE,
     KEY_GROUP,
+    KEY_SHOW,
+    KEY_LEARN,
+    KEY_KEEP,
 };
 
 struct line {
@@ -110,6 +113,18 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
     case KEY_REQUIRE:
         line->options.is_required = true;
         return 0;
+    case KEY_SHOW:
+        line->options.is_shown = true;
+        return 0;
+    case KEY_LEARN:
+        line->options.is_learned = true;
+        return 0;
+    case KEY_KEEP:
+        line->options.kept = argument;
+        return 0;
+    case 'o':
+        line->options.output = argument;
+        return 0;
     case ARGP_KEY_ARGS:
         line->options.words = &state->argv[state->next];
         return 0;
@@ -196,7 +211,8 @@ static int run(size_t n, struct line *line)
 {
     const struct command *command = &commands[n];
     const struct argp *argp = argp_of(n);
-    const bool is_run = command->run == mux_run; /* what follows the program's name is its own */
+    /* What follows the program's name is its own. */
+    const bool is_run = command->run == mux_run || command->run == mux_profile;
     char name[64];
     line->options.name = command->name;
     if (!parse(argp, line->options.words, is_run ? ARGP_IN_ORDER : 0, line))
@@ -223,16 +239,20 @@ static const struct argp main_argp = {
     .args_doc = "status [--json] [--watch=TIME]\nlog [-f] [-n N] [--json]\n"
                 "set PID|--command=NAME|--user=USER SETTING...\npause "
                 "PID|--command=NAME|--user=USER\nresume PID|--command=NAME|--user=USER\n"
-                "trim\nrun [--require] -- PROGRAM [ARGUMENT...]\nversion",
-    .doc = "Shows and steers gpumux, which lets many CUDA programs share one GPU.\v"
-           "status shows the GPU, its memory and each program; log shows who got the GPU, when and "
-           "why; set, pause and resume change settings of running programs; trim gives cached "
-           "memory back to the system; run starts a program that shares the GPU.\n\n"
-           "mux-ctl looks for the daemon at $GPUMUX_SOCKET if that is set, else at the system's "
-           "socket and then at the user's.\n\n"
-           "Exit codes: 0 done, 1 wrong use or an error, 3 the daemon is down. run: the program's "
-           "own, 125 if the daemon cannot serve the program and --require is given, 126 if the "
-           "program cannot be executed, 127 if it is not found.",
+                "trim\nrun [--require] -- PROGRAM [ARGUMENT...]\n"
+                "profile [-o FILE] -- PROGRAM [ARGUMENT...]\nprofile --show [FILE...]\nversion",
+    .doc =
+        "Shows and steers gpumux, which lets many CUDA programs share one GPU.\v"
+        "status shows the GPU, its memory and each program; log shows who got the GPU, when and "
+        "why; set, pause and resume change settings of running programs; trim gives cached "
+        "memory back to the system; run starts a program that shares the GPU; profile learns what "
+        "the kernels of a program touch.\n\n"
+        "mux-ctl looks for the daemon at $GPUMUX_SOCKET if that is set, else at the system's "
+        "socket and then at the user's.\n\n"
+        "Exit codes: 0 done, 1 wrong use or an error, 3 the daemon is down. run and profile: the "
+        "program's own, 125 if the daemon cannot serve the program and --require is given, 126 if "
+        "the "
+        "program cannot be executed, 127 if it is not found.",
 };
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
 /*
- * mux-ctl run: start a program with the shim preloaded. Calls program.c, ask.c and say.c.
+ * mux-ctl run: start a program with the shim preloaded. Calls program.c, find.c, ask.c and say.c.
  *
  * It looks at the program, and asks the daemon to reserve a place for this process, which becomes
  * the program. If the program cannot load the library or there is no place, it runs without gpumux,
@@ -16,60 +16,6 @@
 
 #include "common/appname.h"
 #include "common/wishes.h"
-
-/* The folder of this executable. */
-static bool own_folder(char folder[PATH_MAX])
-{
-    ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
-    if (length <= 0)
-        return false;
-    folder[length] = '\0';
-    char *slash = strrchr(folder, '/');
-    if (!slash)
-        return false;
-    *slash = '\0';
-    return true;
-}
-
-/* The shim's path: $GPUMUX_LIB; relative to this executable, in a build folder or an installation,
- * which may have been moved; or the configured folder. */
-static bool find_shim(char path[PATH_MAX])
-{
-    static const char *const places[] = {"../shim/" MUX_SHIM, GM_LIBDIR_FROM_BINDIR "/" MUX_SHIM};
-    char folder[PATH_MAX], joined[PATH_MAX + 256];
-    const char *chosen = getenv("GPUMUX_LIB");
-
-    if (chosen && *chosen) {
-        if (realpath(chosen, path))
-            return true;
-        mux_complain("GPUMUX_LIB names %s: %s", chosen, strerror(errno));
-        return false;
-    }
-    if (own_folder(folder)) {
-        for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-            snprintf(joined, sizeof joined, "%s/%s", folder, places[i]);
-            if (realpath(joined, path))
-                return true;
-        }
-    }
-    if (realpath(GM_LIBDIR "/" MUX_SHIM, path))
-        return true;
-    mux_complain(MUX_SHIM " is neither beside mux-ctl nor in " GM_LIBDIR
-                          ": install gpumux, or set GPUMUX_LIB");
-    return false;
-}
-
-/* The name under which the daemon will know the program. */
-static void name_of(char **argv, char name[GM_APPNAME_SIZE])
-{
-    char line[4096];
-    size_t length = 0;
-    for (; *argv && length + strlen(*argv) < sizeof line; argv++) {
-        memcpy(line + length, *argv, strlen(*argv) + 1);
-        length += strlen(*argv) + 1;
-    }
-    gm_appname(line, length, NULL, name);
-}
 
 /* Say why the program is not shared. `how` follows "runs unshared". */
 static void complain(const struct mux_options *options, const char *name, const char *how,
@@ -158,12 +104,6 @@ static int set_preload(const char *shim)
            join("ASAN_OPTIONS", "verify_asan_link_order=0", getenv("ASAN_OPTIONS"));
 }
 
-static int execution_failed(const char *program, int error)
-{
-    mux_complain("%s: %s", program, strerror(error));
-    return error == ENOENT || error == ENOTDIR ? MUX_NOT_FOUND : MUX_CANNOT_EXECUTE;
-}
-
 int mux_run(const struct mux_options *options)
 {
     char **argv = options->words;
@@ -175,7 +115,7 @@ int mux_run(const struct mux_options *options)
         mux_complain("run: which program? mux-ctl run -- PROGRAM [ARGUMENT...]");
         return MUX_FAILED;
     }
-    if (!find_shim(shim))
+    if (!mux_find(MUX_SHIM, "../shim/" MUX_SHIM, "GPUMUX_LIB", shim))
         return MUX_FAILED;
     if (strpbrk(shim, " :\t\n")) {
         mux_complain("%s cannot be preloaded: the dynamic linker splits paths at blanks and colons",
@@ -184,9 +124,9 @@ int mux_run(const struct mux_options *options)
     }
     /* Do not bother the daemon with a program that does not exist. */
     if (strchr(argv[0], '/') && access(argv[0], X_OK))
-        return execution_failed(argv[0], errno);
+        return mux_not_executed(argv[0], errno);
     mux_look(argv, &program);
-    name_of(argv, name);
+    mux_name(argv, name);
     if (!(is_loadable(options, &program, name) && is_served(options, name)) && options->is_required)
         return MUX_UNSHARED;
     check_wishes(name);
@@ -200,5 +140,5 @@ int mux_run(const struct mux_options *options)
         return MUX_FAILED;
     }
     execvp(argv[0], argv);
-    return execution_failed(argv[0], errno);
+    return mux_not_executed(argv[0], errno);
 }
