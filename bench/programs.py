@@ -1,4 +1,5 @@
-"""Programs that people run: models in PyTorch (python/actor.py), or bench/app in their place where there is none.
+"""Programs that people run: models in PyTorch (python/actor.py) and numerical ones (science.cu), or bench/app in their place
+where there is none.
 
 All work in units (a token, a step of training), several of which make a round (an answer, an image), and compare the
 result of each round with that of the same round before; bench/app's unit and its round are a pass over all of its
@@ -13,19 +14,22 @@ import time
 from actors import Absent, App, Failure, Process, fields, read_passes, under
 from figures import size
 
+VISION = ("resnet152", "vgg19", "inception_v3", "densenet201")
+SCIENCE = ("wavelet", "hotspot", "flow", "neighbours", "vectors", "products")
 ACTOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python", "actor.py")
 CHUNK_MS = 500 # a program that is kept at work is asked anew so often
 
 
 class Plan:
     """
-    What a program is: a model of python/models.py, of so many bytes, with so many units a round. Or "pool": bench/app
-    with these options and pieces, whose units are passes that do `work`.
+    What a program is: a model of python/models.py, of so many bytes, with so many units a round; one of science.cu, with
+    `spare` bytes of its own that it never touches again; or "pool": bench/app with these pieces and options, whose units
+    are passes that do `work`. In place of any of them bench/app does that.
     """
 
-    def __init__(self, model, count, units=16, prompt=16, seed=1, work=None, piece=None, options=()):
+    def __init__(self, model, count, units=16, prompt=16, seed=1, work=None, piece=None, options=(), spare=0):
         self.model, self.bytes, self.units, self.prompt, self.seed = model, count, units, prompt, seed
-        self.work, self.piece, self.options = work, piece, options
+        self.work, self.piece, self.options, self.spare = work, piece, list(options), spare
 
 
 def add_options(parser):
@@ -50,6 +54,8 @@ def make(rig, name, plan, daemon=None):
     """The program, which has not touched the GPU yet: load() makes it do so."""
     kind = rig.args.programs or ("app" if rig.args.simcuda else "torch")
     rig.result["programs"] = kind
+    if kind != "app" and plan.model in SCIENCE:
+        return Science(rig, name, plan, daemon)
     return Standin(rig, name, plan, daemon) if kind == "app" or plan.model == "pool" else Model(rig, name, plan, daemon, kind == "cpu")
 
 
@@ -118,6 +124,16 @@ class Worker:
         answer["response_ms"] = (time.monotonic() - begun) * 1000
         return answer
 
+    def check(self):
+        """All of its memory, where the program can: a model compares its rounds itself."""
+
+    def footprint(self):
+        """Bytes that a unit only reads, and bytes that it writes, where the program tells."""
+        if "clean" in self.loaded:
+            return self.loaded["clean"], self.loaded["dirty"]
+        peak = self.loaded.get("peak", self.bytes)
+        return (peak, 0) if self.plan.model.startswith("decoder") else (0, peak)
+
     def units(self, ms=0):
         """Units for so long, at least one."""
         self.ask_units(ms)
@@ -155,9 +171,43 @@ class Standin(Worker, App):
         self.words = ("rewrite", plan.work or "verify")
         self.name, self.daemon, self.patience = name, daemon, 120
 
+    def check(self):
+        self.ask("check", self.patience)
+
+    def footprint(self):
+        options = self.plan.options
+        touched = options[options.index("--touch") + 1] if "--touch" in options else self.plan.bytes
+        return (touched, 0) if self.words[1] == "verify" else (0, touched)
+
     def begin_load(self):
-        App.__init__(self, self.rig, self.name, self.plan.bytes, self.daemon, is_awaited=False,
-                     piece=self.plan.piece or self.rig.args.piece, options=self.plan.options)
+        plan, options = self.plan, self.plan.options
+        if plan.spare:
+            options = options + ["--touch", plan.bytes]
+        App.__init__(self, self.rig, self.name, plan.bytes + plan.spare, self.daemon, is_awaited=False,
+                     piece=plan.piece or self.rig.args.piece, options=options)
+
+
+class Science(Worker, Process):
+    """A program of science.cu: it has no rounds, and compares all it has with what it was when it is asked to."""
+
+    words, has_input = (None, "unit"), False
+
+    def __init__(self, rig, name, plan, daemon):
+        self.begin(rig, plan)
+        self.name, self.daemon, self.patience, self.bytes = name, daemon, 120, plan.bytes + plan.spare
+        self.binary = os.path.join(rig.build, "bench", "bench_science")
+        if not os.path.exists(self.binary):
+            raise Absent("this build has no bench_science: it was made without nvcc, or with GM_GPU_PROGRAMS off")
+        if daemon and rig.is_linked:
+            raise Absent("what a sanitizer built cannot be preloaded into bench_science")
+
+    def begin_load(self):
+        plan = self.plan
+        Process.__init__(self, self.rig, self.name, [self.binary, plan.model, "--bytes", plan.bytes, "--spare", plan.spare],
+                         under(self.rig, self.daemon))
+
+    def check(self):
+        self.ask("check", self.patience)
 
 
 def load_all(programs):

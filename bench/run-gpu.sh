@@ -24,11 +24,13 @@
 #
 #   sh bench/run-gpu.sh build-portable --set working --cells three,hidden --budget 500
 #
-# runs working: programs of which a turn touches a part. A cell takes two minutes.
+# runs working: programs of which a turn touches a part. A cell takes two minutes. So runs --set multi: programs that take
+# turns; python3 bench/multi.py --list names its cells, and --known shows those of an earlier result again.
 #
-#   --set SET     memory, sched, overhead, latency or working (memory)
+#   --set SET     memory, sched, overhead, latency, working or multi (memory)
 #   --workloads W,...  of latency (all but the chats)
-#   --cells C,...  of working (all)
+#   --cells C,...  of working or multi (all)
+#   --known FILE  an earlier result of multi
 #   --budget S    all of it ends within so many seconds (380)
 #   --only NAME   this one of any set, or idle, hash, shadows, first, models (oversize.py with models), or gate, disk, plan or sched, which need no GPU; may be given several
 #                 times, and the budget is theirs
@@ -53,6 +55,7 @@ shift
 only=
 workloads=
 cells=
+known=
 set=memory
 full=
 simcuda=
@@ -65,6 +68,7 @@ while [ $# -gt 0 ]; do
     --set) set=${2:?--set NAME} && shift ;;
     --workloads) workloads=${2:?--workloads NAME,...} && shift ;;
     --cells) cells=${2:?--cells NAME,...} && shift ;;
+    --known) known="$known --known ${2:?--known FILE}" && shift ;;
     --full) full=1 ;;
     --disk) disk=${2:?--disk DIR} && shift ;;
     --simcuda) simcuda=1 ;;
@@ -74,7 +78,7 @@ while [ $# -gt 0 ]; do
 done
 [ "$budget" -ge 30 ] 2> /dev/null || usage
 case $set in
-memory | sched | overhead | latency | working) ;;
+memory | sched | overhead | latency | working | multi) ;;
 *) usage ;;
 esac
 command -v python3 > /dev/null 2>&1 || { echo "run-gpu: no python3"; exit 1; }
@@ -137,7 +141,7 @@ weight() {
     batch) echo 30 ;;
     pipeline) echo 12 ;;
     first) echo 90 ;;
-    overhead | latency | working) echo 92 ;;
+    overhead | latency | working | multi) echo 92 ;;
     gate | disk | plan | sched | idle | hash) echo 10 ;;
     shadows) echo 30 ;;
     models) echo 60 ;;
@@ -167,7 +171,7 @@ is_wanted() {
     case $1 in
     copy | link | tiers | prefetch | switch | oversize) [ "$set" = memory ] ;;
     interactive | batch | pipeline) [ "$set" = sched ] ;;
-    overhead | latency | working) [ "$set" = "$1" ] ;;
+    overhead | latency | working | multi) [ "$set" = "$1" ] ;;
     *) return 1 ;;
     esac
 }
@@ -275,8 +279,11 @@ script overhead ${simcuda:+--turn 5ms --rounds 6}
 # shellcheck disable=SC2086
 script latency ${workloads:+--workloads "$workloads"} ${simcuda:+--programs app --window 300ms}
 # shellcheck disable=SC2086
-script working ${cells:+--cells "$cells"} ${simcuda:+--link-bytes 32M --link-rounds 1 --pool 64M --piece 4M --touch 8M \
+script working ${cells:+--cells "$cells"} ${simcuda:+--programs app --link-bytes 32M --link-rounds 1 --pool 64M --piece 4M --touch 8M \
     --hidden 8M --decoder 56M --budget 96M --beside-budget 72M --quantum 100ms --warm 1s --block 500ms --found 1s}
+# shellcheck disable=SC2086
+script multi $known ${cells:+--cells "$cells"} ${simcuda:+--link-bytes 32M --link-rounds 1 --programs app --piece 8M \
+    --decoder 32M --cnn 32M --kernel 32M --pair-budget 64M --warm 300ms --block 400ms --rounds 1 --turns 100ms}
 # shellcheck disable=SC2086
 script idle ${simcuda:+--size 4M --stretch 1 --rounds 3}
 # shellcheck disable=SC2086

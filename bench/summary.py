@@ -90,6 +90,19 @@ def about_working(result):
     yield from about_goals(result)
 
 
+def about_multi(result):
+    for row in result["known"] + result["rows"]:
+        if "ideal" not in row:
+            continue
+        one = row["ideal"]
+        yield (f"{row['cell']}, budget {show_size(row['budget'])}: {percent(row['share'])} of in-memory throughput (least "
+               f"{percent(row['least'])}), ideal {percent(one and one['share'])}; {number(row['rate'] / 2**30)} GiB/s over the "
+               f"link, ideal {number(one and one['rate'] / 2**30)}")
+    for name, why in result["left_out"]:
+        yield f"not measured: {name}: {why}"
+    yield from about_goals(result)
+
+
 def about_tiers(result):
     for one in result["runs"]:
         if not one["turns"]:

@@ -16,32 +16,23 @@ the memory for: blocks alternate, and in each of them all programs of one side w
 rate of that natively. What moved is counted from --warm after the last fill on. At the end all memory is checked.
 """
 
-import argparse
+import functools
 import os
 import time
 
 import programs
 import rig as r
+import sides
 
 CELLS = ("three", "beside", "three-one", "beside-one", "hidden", "blind")
 FITS = ("working-set", "committed")
 
 
-def some_of(names):
-    def parse(text):
-        found = text.split(",")
-        for one in found:
-            if one not in names:
-                raise argparse.ArgumentTypeError(f"{one} is none of {', '.join(names)}")
-        return found
-    return parse
-
-
 def add_options(parser):
     programs.add_options(parser)
     parser.set_defaults(piece=2**29)
-    parser.add_argument("--cells", type=some_of(CELLS), default=list(CELLS), metavar="CELL,...", help="(all)")
-    parser.add_argument("--fit", type=some_of(FITS), default=list(FITS), metavar="FIT,...",
+    parser.add_argument("--cells", type=sides.some_of(CELLS), default=list(CELLS), metavar="CELL,...", help="(all)")
+    parser.add_argument("--fit", type=sides.some_of(FITS), default=list(FITS), metavar="FIT,...",
                         help="with which --fit of the daemon (working-set,committed)")
     parser.add_argument("--pool", type=r.size, default=16 * 2**30, metavar="SIZE", help="of a pool (16G)")
     parser.add_argument("--touch", type=r.size, default=2 * 2**30, metavar="SIZE", help="of it in a pass (2G)")
@@ -55,10 +46,7 @@ def add_options(parser):
     parser.add_argument("--beside-budget", type=r.size, default=17 * 2**30, metavar="SIZE",
                         help="... beside a decoder (17G)")
     parser.add_argument("--quantum", default="500ms", metavar="TIME", help="length of a turn (500ms)")
-    parser.add_argument("--warm", type=r.milliseconds, default=15000, metavar="TIME",
-                        help="all work for so long before anything is counted (15s)")
-    parser.add_argument("--block", type=r.milliseconds, default=4000, metavar="TIME", help="(4s)")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="blocks of either side (3)")
+    sides.add_options(parser, warm="15s", block="4s", rounds=3)
     parser.add_argument("--found", type=r.milliseconds, default=15000, metavar="TIME",
                         help="for which the hidden reads are watched (15s)")
 
@@ -76,38 +64,6 @@ def plans_of(args, cell):
     return [one] * 3, args.budget
 
 
-def start(rig, name, plans, daemon=None):
-    """The programs, with their memory filled one after the other. Returns them."""
-    found = []
-    for index, plan in enumerate(plans):
-        program = programs.make(rig, f"{name}-{index}", plan, daemon)
-        program.load()
-        found.append(program)
-    return found
-
-
-def rates(programs_, ms):
-    """Units a second of each in a block in which all work."""
-    begun, lists = programs.work_together(programs_, ms)
-    return [sum(end <= begun + ms for end, _, _ in units) * 1000 / ms for units in lists]
-
-
-def moved_since(daemon, before):
-    """Bytes over the link in both ways, and switches."""
-    now = daemon.gpu()
-    return {"bytes": sum(now[key] - before[key] for key in ("bytes_in", "bytes_out")),
-            "switches": now["switches"] - before["switches"]}
-
-
-def measure_blocks(rig, row, natives, apps, daemon):
-    """Both sides by turns. What moved counts while gpumux's work."""
-    before = daemon.gpu()
-    for _ in range(rig.args.rounds):
-        row["native"].append(rates(natives, rig.args.block))
-        row["app"].append(rates(apps, rig.args.block))
-    row.update(moved_since(daemon, before))
-
-
 def until_found(units, wanted_ms):
     """Seconds from the first of these units until they take no longer than that, half a second on average."""
     back, begin = None, units[0][0] - units[0][1]
@@ -120,21 +76,23 @@ def until_found(units, wanted_ms):
     return back
 
 
-def measure_hidden(rig, row, natives, apps, daemon):
-    """Both sides begin to follow pointers; how long it takes until that is as fast as natively."""
+def follow_pointers(rig, row, natives, apps, daemon):
+    """Both sides begin to follow pointers; how long it takes until that is nearly as fast as natively."""
     args = rig.args
+    row["before"] = daemon.status()
     for side in (natives, apps):
         side[0].ask(f"follow {args.hidden}", 60)
     _, lists = programs.work_together(natives, args.block)
     row["hidden_native_ms"] = r.median([ms for _, ms, _ in lists[0]])
     before = daemon.gpu()
     _, lists = programs.work_together(apps, args.found)
-    row["hidden_moved"] = moved_since(daemon, before)["bytes"]
-    row["hidden_ms"] = r.spread([ms for _, ms, _ in lists[0]])
-    row["found_s"] = until_found(lists[0], 1.5 * row["hidden_native_ms"])
-    row["hidden_units"] = [[round(end - lists[0][0][0], 2), round(ms, 3)] for end, ms, _ in lists[0]][:4000]
-    # Afterwards, as the other blocks.
-    row["hidden_native"], row["hidden_app"] = rates(natives, args.block), rates(apps, args.block)
+    units = lists[0]
+    row.update(hidden_ms=r.spread([ms for _, ms, _ in units]), hidden_moved=sides.moved_since(daemon, before)["bytes"],
+               found_s=until_found(units, 1.5 * row["hidden_native_ms"]),
+               hidden_units=[[round(end - units[0][0], 2), round(ms, 3)] for end, ms, _ in units][:4000])
+    after = [[sides.rates(side, args.block)] for side in (natives, apps)]
+    row["hidden_shares"] = sides.shares(*after)
+    natives[0].ask("follow 0", 60)
 
 
 def blinded(rig):
@@ -146,54 +104,24 @@ def blinded(rig):
     return {"LD_LIBRARY_PATH": ":".join(filter(None, (folder, rig.environment.get("LD_LIBRARY_PATH"))))}
 
 
-def run_row(rig, cell, fit, natives):
-    args = rig.args
-    plans, budget = plans_of(args, cell)
-    total = sum(plan.bytes for plan in plans)
-    row = {"cell": cell, "fit": fit, "budget": budget, "native": [], "app": []}
-    rig.result["rows"].append(row)
-    name = f"{cell}-{fit or 'as-it-is'}"
-    daemon = r.Daemon(rig, "daemon-" + name, environment=blinded(rig) if cell == "blind" else None, gpu_budget=budget,
-                      pinned=max(0, total - budget) + 2**26 + min(4 * 2**30, budget), quantum=args.quantum, idle=None,
-                      fit=fit, shared_gpu=True)
-    begun = time.monotonic()
-    apps = start(rig, name, plans, daemon)
-    row["fill_s"] = time.monotonic() - begun
-    programs.work_together(apps, args.warm)
-    measure_blocks(rig, row, natives, apps, daemon)
-    row["before"] = daemon.status() # hidden reads
-    if cell in ("hidden", "blind"):
-        measure_hidden(rig, row, natives, apps, daemon)
-    row["status"] = daemon.status()
-    for side in (apps, natives):
-        for program in side:
-            if program.plan.model == "pool":
-                program.ask("check", 120)
-    row["is_right"] = True # or it would have failed
-    for app in apps:
-        app.end()
-    daemon.stop()
-
-
 def run(rig):
     args = rig.args
     rig.result.update(rows=[], left_out=[], has_fit=rig.has_option("fit"))
     took = 0 # the row before: how long
     rig.link("before")
     for cell in args.cells:
-        natives = start(rig, f"native-{cell}", plans_of(args, cell)[0])
+        plans, budget = plans_of(args, cell)
+        natives = sides.start(rig, f"native-{cell}", plans)
         for fit in args.fit if rig.result["has_fit"] else [None]:
             if rig.left() < took:
                 rig.result["left_out"].append([cell, fit])
                 continue
             begun = time.monotonic()
-            for native in natives: # as it began
-                if native.plan.model == "pool" and not native.plan.options[-1] == "--one":
-                    native.ask("follow 0", 60)
-            run_row(rig, cell, fit, natives)
+            then = functools.partial(follow_pointers, rig) if cell in ("hidden", "blind") else None
+            sides.measure(rig, {"cell": cell, "fit": fit, "budget": budget}, natives, plans, gpu_budget=budget, fit=fit,
+                          quantum=args.quantum, environment=blinded(rig) if cell == "blind" else None, then=then)
             took = time.monotonic() - begun
-        for native in natives:
-            native.end()
+        sides.end(natives)
 
 
 def conclude(rig):
@@ -205,17 +133,13 @@ def conclude(rig):
     for row in result["rows"]:
         if not row["app"]:
             continue
-        native, app = ([r.mean(column) for column in zip(*row[side])] for side in ("native", "app"))
-        row["shares"] = [mine / other if other else None for mine, other in zip(app, native)]
-        if row.get("hidden_native"):
-            row["hidden_shares"] = [mine / other if other else None
-                                    for mine, other in zip(row["hidden_app"], row["hidden_native"])]
+        row["shares"] = sides.shares(row["native"], row["app"])
         rows.append([row["cell"], row["fit"] or "no --fit", " ".join(map(r.percent, row["shares"])),
                      r.number(row["bytes"] / 2**30 if "bytes" in row else None, 2), row.get("switches", "-"),
                      r.number(row.get("found_s")), r.number(row["hidden_ms"]["max"]) if "hidden_ms" in row else "-",
                      " ".join(map(r.percent, row.get("hidden_shares", []))) or "-",
                      "yes" if row.get("is_right") else "not checked"])
-        judge(args, result["goals"], row)
+        judge(result["goals"], row)
     print(f"working: pools of {r.show_size(args.pool)} in pieces of {r.show_size(args.piece)}, {r.show_size(args.touch)} "
           f"touched; {args.rounds} blocks of {args.block / 1000:g} s of either side; turns of {args.quantum}")
     if not result["has_fit"]:
@@ -227,7 +151,7 @@ def conclude(rig):
     r.show_goals(result["goals"])
 
 
-def judge(args, goals, row):
+def judge(goals, row):
     """What the project wants of the rows with working sets."""
     if row["fit"] == "committed" or "bytes" not in row:
         return

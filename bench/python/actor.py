@@ -3,7 +3,7 @@
     python3 actor.py --model NAME --bytes N --units N [--prompt N] [--seed N] [--device cpu]
 
 It imports PyTorch and prints "imported"; the GPU it touches only when it has read "load". Then it makes the model,
-computes one round (models.py), and prints "ready open_ms=... fill_ms=... bytes=... sum=...". After that a request is
+computes one round (models.py), and prints "ready open_ms=... fill_ms=... bytes=... peak=... sum=...". After that a request is
 one of bench/app's (bench/app.c): "turn round 0 [INPUT]" is an empty kernel to its end and a whole round, "run units
 MS FILE" is unit after unit, round after round, until MS have passed, at least one. `sum` is the last whole round's
 checksum, `mismatches` counts the rounds whose checksum is not that of the first of the same input.
@@ -71,6 +71,9 @@ class Actor:
             self.begin(0)
             while self.left:
                 self.unit()
+            self.peak_bytes = self.used_bytes() if self.is_tiny else torch.cuda.max_memory_allocated()
+            if not self.is_tiny:
+                torch.cuda.reset_peak_memory_stats() # the second round is like all later ones
         self.synchronize()
         self.fill_ms = milliseconds() - begun
 
@@ -140,7 +143,8 @@ def main():
         say("absent PyTorch sees no GPU")
         return
     actor = Actor(arguments)
-    say(f"ready open_ms={actor.open_ms:.3f} fill_ms={actor.fill_ms:.3f} bytes={actor.used_bytes()} sum={actor.sum}")
+    say(f"ready open_ms={actor.open_ms:.3f} fill_ms={actor.fill_ms:.3f} bytes={actor.used_bytes()} "
+        f"peak={actor.peak_bytes} sum={actor.sum}")
     for line in iter(sys.stdin.readline, ""):
         verb, _, least_ms, *rest = line.split()
         actor.serve(verb, float(least_ms), rest)

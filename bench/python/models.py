@@ -8,6 +8,7 @@ A model that is smaller than wanted holds ballast to make up for it: buffers of 
 sums up and compares in each unit.
 """
 
+import functools
 import math
 
 import torch
@@ -351,4 +352,74 @@ class Denoising:
         return to_int(self.sums)
 
 
-MODELS = {"decoder": Decoder, "decoder-graphs": GraphDecoder, "training": Training, "denoising": Denoising}
+# Of training these: the images' side, and about how many MiB a step takes for itself and for each image. A batch that was found
+# by trying would not be the same everywhere.
+VISION = {"resnet152": (224, 700, 280), "vgg19": (224, 1700, 120), "inception_v3": (299, 300, 130),
+          "densenet201": (224, 250, 220)}
+
+
+class Vision:
+    """
+    Training of a known model of images, of random weights, in fp32, on made-up images; a unit is a step, of as many images
+    as the bytes hold, about.
+    """
+
+    def __init__(self, place, count, name):
+        side, own, an_image = VISION[name]
+        batch = max(2, int((count / 2**20 - own) // an_image))
+        if place.is_tiny:
+            side, batch = 32, 2
+        self.place, self.units = place, place.units
+        torch.manual_seed(place.seed)
+        self.model = known_model(name, place.is_tiny).to(place.device).train()
+        generator = torch.Generator(place.device).manual_seed(place.seed)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=.001, momentum=.9)
+        self.state = [tensor for tensor in self.model.state_dict().values() if tensor.is_floating_point()]
+        self.first = [tensor.clone() for tensor in self.state]
+        self.images = torch.empty((batch, 3, side, side), device=place.device).normal_(generator=generator)
+        self.labels = torch.randint(0, 10, (batch,), device=place.device, generator=generator)
+        self.sums = None
+
+    def begin(self, given):
+        with torch.no_grad():
+            torch._foreach_copy_(self.state, self.first)
+            for state in self.optimizer.state.values():
+                state["momentum_buffer"].zero_()
+        torch.manual_seed(given) # some drop a part at random
+        self.sums = torch.full((), given, dtype=torch.int64, device=self.place.device)
+
+    def unit(self):
+        loss = F.cross_entropy(self.model(self.images), self.labels)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        self.sums = self.sums * 3 + checksum(loss)
+        if not math.isfinite(loss.item()): # waits for it
+            raise RuntimeError("the loss is not finite")
+
+    def sum(self):
+        return to_int(self.sums + checksum(self.state[0]) + checksum(self.state[-1]))
+
+
+def known_model(name, is_tiny):
+    if is_tiny:
+        return make_resnet((1, 1, 1, 1), 8, 10)
+    try:
+        import torchvision
+
+        # The Inception model's second head is of no use here.
+        options = {"aux_logits": False, "init_weights": True} if name == "inception_v3" else {}
+        return getattr(torchvision.models, name)(weights=None, **options)
+    except ImportError:
+        pass
+    try:
+        import timm
+
+        return timm.create_model(name, pretrained=False)
+    except ImportError:
+        print("absent neither torchvision nor timm", flush=True)
+        raise SystemExit(0) from None
+
+
+MODELS = {"decoder": Decoder, "decoder-graphs": GraphDecoder, "training": Training, "denoising": Denoising,
+          **{name: functools.partial(Vision, name=name) for name in VISION}}

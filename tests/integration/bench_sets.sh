@@ -44,6 +44,50 @@ for row in result["rows"]:
     assert ("hidden_ms" in row) == (row["cell"] in ("hidden", "blind")), row["cell"]
 assert not result["left_out"] and len(result["goals"]) >= 9, result["goals"]
 END
+
+# What the ideal is, where arithmetic tells: three programs of 8 GiB that hand the GPU to each other, at 50 GB/s.
+python3 -B - "$benches" << 'END' || fail "the ideal"
+import sys
+sys.path.insert(0, sys.argv[1])
+import ideal
+
+GIB = 2**30
+link = {"h2d": 50, "d2h": 50, "both": 80}
+def found(budget, turn_ms, dirty=0, clean=8 * GIB, pass_ms=0, apps=3):
+    return ideal.in_turns([ideal.App(clean, dirty, pass_ms)] * apps, turn_ms, int(budget * GIB), link)
+def near(one, other):
+    assert abs(one - other) < .02 * other, (one, other)
+whole_ms = 8 * GIB / 50e6
+for turn_ms in (100, 1000): # all of it crosses between two turns
+    near(found(8, turn_ms)["share"], turn_ms / (turn_ms + whole_ms))
+near(found(8, 100, clean=0, dirty=8 * GIB)["share"], 100 / (100 + 8 * GIB / 40e6)) # and as much goes out
+near(found(8, 100, pass_ms=10)["share"], 100 / (100 + whole_ms - 10))
+near(found(12, 1000)["share"], 1000 / (1000 + whole_ms / 2)) # half of the next is there
+near(found(16, 200)["share"], 1)                             # all of the next
+near(found(16, 100)["share"], 100 / (100 + (whole_ms - 100) / 2)) # the link is too slow for that
+near(found(16, 1000)["bytes_in"] / GIB, 36 * 8)
+assert found(16, 1000)["bytes_out"] == 0 and found(7, 100) is None
+assert found(24, 100)["bytes_in"] == 0 and found(24, 100)["share"] == 1
+END
+bench multi --programs app --piece 4M --decoder 16M --cnn 16M --kernel 16M --pair-budget 32M --warm 100ms --block 200ms \
+    --rounds 1 --turns 100ms --variants no-prefetch \
+    --cells decoders-150-100ms,decoders-150-100ms-no-prefetch,more-300-100ms,micro-100-100ms,mixed-200-100ms,pairs-flow-150-100ms-cap
+cp "$dir/multi.json" "$dir/before.json"
+bench multi --programs app --piece 4M --kernel 16M --warm 100ms --block 200ms --rounds 1 --turns 100ms --sets micro \
+    --cells micro-100-100ms,micro-150-100ms --known "$dir/before.json"
+python3 -B - "$dir/before.json" "$dir/multi.json" << 'END' || fail "the result of multi"
+import json, sys
+one, other = (json.load(open(name, encoding="utf-8")) for name in sys.argv[1:])
+assert [row["cell"] for row in one["rows"]] == ["decoders-150-100ms", "decoders-150-100ms-no-prefetch", "more-300-100ms",
+                                                "mixed-200-100ms", "micro-100-100ms", "pairs-flow-150-100ms-cap"]
+assert [row["cell"] for row in other["rows"]] == ["micro-150-100ms"] and len(other["known"]) == 6
+for row in one["rows"] + other["rows"]:
+    assert row["is_right"] and row["share"] > 0 and 0 < row["ideal"]["share"] <= 1, row["cell"]
+    assert (row["bytes"] > 0) == (row["over"] > 100), (row["cell"], row["bytes"])
+    assert (row["ideal"]["rate"] > 0) == (row["over"] > 100), row["cell"]
+assert len(one["rows"][2]["shares"]) == 6 and not one["left_out"], one["left_out"]
+END
+python3 -B "$benches/summary.py" --keep "$dir/multi.json" > "$dir/multi.txt" || fail "summary.py of multi"
 python3 -B "$benches/summary.py" --keep "$dir/working.json" > "$dir/summary.out" || fail "summary.py"
 grep -q '^working .*three, .*of native' "$dir/summary.out" || fail "the summary says nothing of the first cell"
 say "the cells of working sets"

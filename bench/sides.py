@@ -1,0 +1,99 @@
+"""The same programs natively and under gpumux, on one GPU that has room for both: blocks alternate, and in each of them all
+programs of one side work at once. A program's share is its rate under gpumux of that natively.
+
+A bench makes a row (a dictionary of its result) for each setting of the daemon; the native programs stay for all rows.
+"""
+
+import argparse
+import time
+
+import programs
+import rig as r
+
+
+def add_options(parser, warm, block, rounds):
+    parser.add_argument("--warm", type=r.milliseconds, default=r.milliseconds(warm), metavar="TIME",
+                        help=f"all work for so long before anything is counted ({warm})")
+    parser.add_argument("--block", type=r.milliseconds, default=r.milliseconds(block), metavar="TIME", help=f"({block})")
+    parser.add_argument("--rounds", type=int, default=rounds, metavar="N", help=f"blocks of either side ({rounds})")
+
+
+def some_of(names):
+    """Of an option: a list of some of these names."""
+    def parse(text):
+        found = text.split(",")
+        for one in found:
+            if one not in names:
+                raise argparse.ArgumentTypeError(f"{one} is none of {', '.join(names)}")
+        return found
+    return parse
+
+
+def start(rig, name, plans, daemon=None):
+    """The programs, with their memory filled one after the other."""
+    found = []
+    for index, plan in enumerate(plans):
+        found.append(programs.make(rig, f"{name}-{index}", plan, daemon).load())
+    return found
+
+
+def end(side):
+    for program in side:
+        program.end()
+
+
+def rates(side, ms):
+    """Units a second of each in a block in which all of a side work."""
+    begun, lists = programs.work_together(side, ms)
+    return [sum(ended <= begun + ms for ended, _, _ in units) * 1000 / ms for units in lists]
+
+
+def moved_since(daemon, before):
+    """Bytes over the link in both ways, and switches."""
+    now = daemon.gpu()
+    return {"bytes": sum(now[key] - before[key] for key in ("bytes_in", "bytes_out")),
+            "switches": now["switches"] - before["switches"]}
+
+
+def measure(rig, row, natives, plans, environment=None, change=None, then=None, **options):
+    """
+    Start a daemon with these options and the programs of these plans; leave in `row` the rates of either side, what
+    moved meanwhile, and the status. A block lasts block_ms of it, or --block. change(apps, daemon) is called before all work, then(row, natives, apps, daemon)
+    behind the blocks. Data is checked, and all but the natives end.
+    """
+    args = rig.args
+    name = f"{row['cell']}-{len(rig.result['rows'])}"
+    total, budget = sum(plan.bytes for plan in plans), options["gpu_budget"]
+    row.update(native=[], app=[])
+    block = row.get("block_ms", args.block)
+    rig.result["rows"].append(row)
+    pinned = max(0, total - budget) + 2**26 + min(4 * 2**30, budget)
+    daemon = r.Daemon(rig, "daemon-" + name, environment=environment, **{"pinned": pinned, "shared_gpu": True,
+                                                                        "idle": None, **options})
+    begun = time.monotonic()
+    apps = start(rig, name, plans, daemon)
+    row["fill_s"] = time.monotonic() - begun
+    if change:
+        change(apps, daemon)
+    programs.work_together(apps, max(args.warm, block))
+    before, spent = daemon.gpu(), 0
+    for _ in range(args.rounds):
+        row["native"].append(rates(natives, block))
+        begun = time.monotonic()
+        row["app"].append(rates(apps, block))
+        spent += time.monotonic() - begun
+    row.update(moved_since(daemon, before), app_s=spent)
+    if then:
+        then(row, natives, apps, daemon)
+    row["status"] = daemon.status()
+    for program in (*apps, *natives):
+        program.check()
+    row["is_right"] = True # or it would have failed
+    end(apps)
+    daemon.stop()
+
+
+def shares(native, app):
+    """Of each program, of the blocks' means."""
+    native, app = ([r.mean(column) for column in zip(*side)] for side in (native, app))
+    return [mine / other if other else None for mine, other in zip(app, native)]
