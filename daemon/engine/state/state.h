@@ -188,6 +188,15 @@ struct gm_app {
         uint64_t told;              /* bytes mapped on the host, as the log last told */
         uint64_t tell_at;           /* ... do not tell again before */
     } places;
+    struct {             /* windows.c */
+        bool is_on;      /* it has windows, */
+        uint32_t number; /* ... of which this is the one now */
+        bool is_whole;   /* ... all that it touched in the last of them is known */
+        uint64_t ran;    /* how long it has run in the one now, */
+        uint64_t since;  /* ... up to this time; 0: it does not run */
+        uint64_t calls;  /* that had returned when it began */
+        uint64_t unseen; /* gm_stat.unseen then */
+    } windows;
     struct {                  /* caps.c */
         uint64_t bytes;       /* the most device memory; 0: no such limit */
         uint64_t user_gpu;    /* that all apps of its user may occupy there; 0: no such limit */

@@ -26,6 +26,7 @@
 #include "daemon/engine/step/saving.h"
 #include "daemon/engine/step/stops.h"
 #include "daemon/engine/step/turns.h"
+#include "daemon/engine/step/windows.h"
 
 /* What can hold a loading app up beside the drain deadline: late answers and ending processes. */
 #define HELD_UP_NS (GM_LATE_NS + GM_EXIT_NS)
@@ -160,6 +161,7 @@ void gm_engine_set_alarm(struct gm_engine *engine)
         if (app->state == GM_APP_RUNNING)
             is_open = true;
         at = earlier(at, gm_engine_placing_due(engine, id));
+        at = earlier(at, gm_engine_window_due(engine, id));
         if (app->retry.at)
             at = earlier(at, app->retry.at);
         if (app->session)

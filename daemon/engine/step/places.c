@@ -158,21 +158,9 @@ void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation)
         app->places.newest = GM_NONE;
 }
 
-/* USES: hostile until proven otherwise; a place that is nobody's costs nothing. */
-void gm_engine_uses(struct gm_engine *engine, uint32_t id, const struct gm_use_entry *entries,
-                    uint32_t n)
+void gm_engine_uses(struct gm_engine *engine, uint32_t id, const struct gm_use *uses, uint32_t n)
 {
-    struct gm_use uses[512];
     struct gm_app *app = &engine->apps[id];
-
-    _Static_assert(sizeof uses / sizeof *uses >= 512, "as many as wire.def allows");
-    for (uint32_t i = 0; i < n; i++) {
-        if (i > 0 && entries[i].va <= entries[i - 1].va) {
-            gm_engine_cut_off(engine, id, GM_REFUSE_PROTOCOL, "uses that do not ascend");
-            return;
-        }
-        uses[i] = (struct gm_use){.va = entries[i].va, .count = entries[i].count};
-    }
     if (!has_places(engine, id))
         return;
     gm_place_warm(engine->table, id, uses, n);

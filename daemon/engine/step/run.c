@@ -41,6 +41,7 @@
 #include "daemon/engine/step/timeslices.h"
 #include "daemon/engine/step/turns.h"
 #include "daemon/engine/step/waiting.h"
+#include "daemon/engine/step/windows.h"
 
 /* A member of a group that is not open runs, as it came to this GPU in the middle of its work, and
  * is known not to drain now. */
@@ -115,6 +116,7 @@ void gm_engine_run(struct gm_engine *engine)
     gm_engine_find_stops(engine);
     if (engine->now >= engine->sample_at)
         gm_engine_sample(engine);
+    gm_engine_follow_windows(engine);
     gm_engine_follow_hints(engine);
     gm_engine_check_deadlines(engine);
     gm_engine_follow_host(engine);

@@ -28,6 +28,22 @@
 #include "daemon/engine/step/saving.h"
 #include "daemon/engine/step/shares.h"
 
+/* USES: hostile until proven otherwise; a place that is nobody's costs nothing. */
+static void take_uses(struct gm_engine *engine, uint32_t id, const struct gm_use_entry *entries,
+                      uint32_t n)
+{
+    struct gm_use uses[512];
+    _Static_assert(sizeof uses / sizeof *uses >= 512, "as many as wire.def allows");
+    for (uint32_t i = 0; i < n; i++) {
+        if (i > 0 && entries[i].va <= entries[i - 1].va) {
+            gm_engine_cut_off(engine, id, GM_REFUSE_PROTOCOL, "uses that do not ascend");
+            return;
+        }
+        uses[i] = (struct gm_use){.va = entries[i].va, .count = entries[i].count};
+    }
+    gm_engine_uses(engine, id, uses, n);
+}
+
 /* False: nothing has changed that anything else follows from. */
 static bool take_message(struct gm_engine *engine, uint32_t id,
                          const struct gm_wire_message *message)
@@ -52,7 +68,7 @@ static bool take_message(struct gm_engine *engine, uint32_t id,
         gm_engine_batch_done(engine, id, done->batch, done->result);
         break;
     case GM_MSG_USES:
-        gm_engine_uses(engine, id, message->entries, message->count);
+        take_uses(engine, id, message->entries, message->count);
         break;
     case GM_MSG_QUIET:
         gm_engine_quiet(engine, id, message->body);

@@ -7,6 +7,8 @@
  * what. The scheduler is watched as well (tests/sim/watch.h), through the engine's outlet.
  */
 #include "tests/sim/engine/machine.h"
+#include "common/windows.h"
+#include "daemon/engine/act/windows.h"
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/memory.h"
@@ -216,6 +218,54 @@ static void check_user(const struct gm_engine *engine, uint32_t user)
     require(totals->pinned == 0 || pinned <= totals->pinned / machine.n_gpus,
             "user %u has %lu MiB that may have to be pinned, and may have %lu", 1000 + user,
             pinned >> 20, totals->pinned / machine.n_gpus >> 20);
+}
+
+/* The words of the app as the engine reads them are what its program marked. */
+static void check_words(const struct gm_engine *engine, const struct program *p, uint32_t from,
+                        uint32_t to)
+{
+    static struct gm_use uses[PROGRAM_PAGES];
+    const struct gm_table *table = engine->table;
+    const int64_t n = gm_engine_read_window(engine, p->app, from, to, uses, PROGRAM_PAGES);
+    int64_t at = 0;
+    require(n >= 0, "the words of program %u cannot be read: %ld", p->number, (long)n);
+    machine.sums.marks += (uint64_t)n;
+    for (uint32_t i = 0; i < PROGRAM_PAGES; i++) {
+        const uint64_t va = program_va(i);
+        bool is_here = false;
+        for (uint32_t a = table->apps[p->app].allocations.head; a != GM_NONE && !is_here;
+             a = table->allocations[a].next)
+            is_here = !table->allocations[a].is_freed && va >= table->allocations[a].va &&
+                      va - table->allocations[a].va < table->allocations[a].bytes;
+        if (!is_here || p->marked[i] <= from || p->marked[i] > to)
+            continue;
+        require(at < n && uses[at].va == va && uses[at].window == p->marked[i] &&
+                    uses[at].count > 0,
+                "program %u marked page %u in window %u, and the engine reads otherwise", p->number,
+                i, p->marked[i]);
+        at++;
+    }
+    require(at == n, "program %u did not mark what the engine reads", p->number);
+}
+
+/* A window that has ended is whole if the program marked all that it touched in it. */
+static void check_windows(const struct gm_engine *engine, struct program *p)
+{
+    const struct gm_app *app = &engine->apps[p->app];
+    uint32_t *before = &p->window[engine->config.index];
+    const uint32_t now = app->windows.is_on ? app->windows.number : 0;
+    require(now <= atomic_load(&p->ctl->window), "a window of program %u is not there yet",
+            p->number);
+    if (*before != 0 && now > *before) {
+        const uint32_t marks_from = atomic_load(&p->stat->marks_from);
+        const bool is_whole = marks_from < *before && p->hid_in < *before;
+        require(app->windows.is_whole == is_whole, "window %u of program %u is %swhole", *before,
+                p->number, is_whole ? "not " : "");
+        machine.sums.windows++;
+        if (!p->is_garbling)
+            check_words(engine, p, now > 3 ? now - 3 : 0, now);
+    }
+    *before = now;
 }
 
 /* Whatever an active program uses is mapped, whole, its own, and nobody else's business. */
@@ -706,8 +756,12 @@ void checks_run(void)
             }
         if (p->is_there && p->is_active)
             check_active(p);
-        if (p->session && p->is_connected && p->is_joined)
-            check_gate(p);
+        if (!p->session || !p->is_connected || !p->is_joined)
+            continue;
+        check_gate(p);
+        for (uint32_t gpu = 0; gpu < machine.n_gpus; gpu++)
+            if (app_of(p, gpu))
+                check_windows(machine.daemon.engines[gpu], p);
     }
     note_own();
     check_groups();

@@ -218,7 +218,6 @@ struct program {
     /* What it does. */
     uint64_t work; /* touches to go; 0: it thinks */
     uint64_t think_until;
-    uint64_t uses_at;
     uint32_t most_pages[GPUS]; /* that it wants */
     struct gm_wishes wishes;
     bool was_oversize; /* it could have more than the budget once */
@@ -239,6 +238,12 @@ struct program {
     uint32_t group; /* 1 and up; 0: it runs by itself */
     bool was_quiet; /* after the step before */
     bool is_stuck;  /* a kernel of it waits for another program of its group */
+    /* What it marks (common/windows.h). */
+    bool is_marking;
+    bool is_garbling;               /* it marks what it does not touch, too */
+    uint32_t marked[PROGRAM_PAGES]; /* in which window it last did; 0: never */
+    uint32_t hid_in;                /* the last window in which it said that it did not mark all */
+    uint32_t window[GPUS];          /* as the engine had it after the step before; 0: it had none */
 };
 
 /* program.c */
@@ -325,6 +330,8 @@ struct machine {
         uint64_t doubles; /* machines of two GPUs */
         uint64_t planted; /* events that were not legal */
         uint64_t disk_errors, failed_maps, deaf, lies, inside, copied;
+        uint64_t windows; /* that ended, */
+        uint64_t marks;   /* ... and what was read of them */
     } sums;
 };
 extern struct machine machine;

@@ -49,13 +49,14 @@ static void run_seeds(uint64_t n, uint64_t from)
            "%" PRIu64 " parks, %" PRIu64 " of them of threads that wait for their work, %" PRIu64
            " shares opened, %" PRIu64 " links stood still, %" PRIu64 " wrong answers, %" PRIu64
            " connections survived, %" PRIu64 " faults, %" PRIu64 " of them of the disk and %" PRIu64
-           " of maps, %" PRIu64 " events that are not legal; %" PRIu64 " machines had two GPUs\n",
+           " of maps, %" PRIu64 " events that are not legal, %" PRIu64 " windows with %" PRIu64
+           " marks; %" PRIu64 " machines had two GPUs\n",
            n, steps, seconds, machine.sums.joins, machine.sums.deaths, machine.sums.allocs,
            machine.sums.turns, machine.sums.copies, machine.sums.clean, machine.sums.clears,
            machine.sums.lowered, machine.sums.parks, machine.sums.inside, machine.sums.opens,
            machine.sums.deaf, machine.sums.lies, machine.sums.copied, machine.sums.faults,
            machine.sums.disk_errors, machine.sums.failed_maps, machine.sums.planted,
-           machine.sums.doubles);
+           machine.sums.windows, machine.sums.marks, machine.sums.doubles);
     printf("all invariants hold\n");
 }
 

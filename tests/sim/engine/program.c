@@ -29,6 +29,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "common/windows.h"
+
 /* ---- messages ---- */
 
 struct mail {
@@ -389,19 +391,6 @@ static void on_drop(struct program *p, const struct mail *mail)
     done(p, body->batch, 0);
 }
 
-static void tell_uses(struct program *p)
-{
-    struct gm_use_entry entries[16];
-    const struct gm_msg_uses body = {0};
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < PROGRAM_PAGES && n < 16; i++)
-        if (is_in_use(p, &p->map[i]) && chance_percent(20))
-            entries[n++] = (struct gm_use_entry){.va = program_va(i),
-                                                 .count = 1 + (uint32_t)chance_below(100)};
-    if (n > 0)
-        say_more(p, GM_MSG_USES, &body, entries, n);
-}
-
 static void drain_ends(struct program *p, uint64_t epoch, bool is_parking, uint64_t since)
 {
     struct gm_msg_drained answer = {.epoch = epoch, .drain_ns = machine.now - since};
@@ -425,8 +414,6 @@ static void drain_ends(struct program *p, uint64_t epoch, bool is_parking, uint6
         machine.sums.parks += is_parking;
         machine.sums.inside += p->is_inside;
     }
-    if (atomic_load(&p->ctl->is_counting))
-        tell_uses(p);
     say(p, GM_MSG_DRAINED, &answer);
 }
 
@@ -637,7 +624,7 @@ int program_send(struct gm_session *session, enum gm_msg_type type, const void *
     struct mail *mail = new_mail(p->life, type, body, entries, count);
     if (type == GM_MSG_WELCOME) {
         p->ctl = mmap(NULL, sizeof *p->ctl, PROT_READ, MAP_SHARED, fds[0], 0);
-        p->stat = mmap(NULL, sizeof *p->stat, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
+        p->stat = mmap(NULL, GM_STAT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
         require(p->ctl != MAP_FAILED && p->stat != MAP_FAILED, "no shared memory");
     } else {
         for (int i = 0; i < n_fds; i++) {
@@ -796,6 +783,45 @@ static void shut_shared(struct program *p)
     say(p, GM_MSG_SHUT, &ask);
 }
 
+/* ---- what it marks ---- */
+
+static _Atomic uint64_t *word_of(const struct program *p, uint32_t page)
+{
+    return (_Atomic uint64_t *)(void *)((char *)p->stat + gm_window_offset(program_va(page)));
+}
+
+/* As the shim does. */
+static void mark(struct program *p, uint32_t page)
+{
+    const uint32_t window = atomic_load(&p->ctl->window);
+    _Atomic uint64_t *word = word_of(p, page);
+    if (!p->is_marking)
+        return;
+    const struct gm_touch first = {.window = window,
+                                   .order = (uint32_t)draw(&machine.odd, 1000),
+                                   .count = 1 + (uint32_t)draw(&machine.odd, 100)};
+    atomic_store(word, gm_touch_is_in(atomic_load(word), window) ? gm_touch_again(atomic_load(word))
+                                                                 : gm_touch_pack(first));
+    p->marked[page] = window;
+    if (is_odd(500)) {
+        atomic_fetch_add(&p->stat->unseen, 1);
+        p->hid_in = window;
+    }
+    if (is_odd(2000)) { /* any words, anywhere */
+        p->is_garbling = true;
+        for (uint32_t i = 0; i < PROGRAM_PAGES; i++)
+            atomic_store(word_of(p, i), draw(&machine.odd, UINT64_MAX));
+    }
+}
+
+static void follow_counting(struct program *p)
+{
+    const bool is_on = (atomic_load(&p->ctl->is_counting) & ~GM_MAY_COUNT) != 0;
+    if (is_on != p->is_marking)
+        atomic_store(&p->stat->marks_from, is_on ? atomic_load(&p->ctl->window) : 0);
+    p->is_marking = is_on;
+}
+
 static void touch(struct program *p)
 {
     struct region *region = any_region(p, chance_percent(90) ? REGION_HELD : REGION_OPEN);
@@ -810,6 +836,7 @@ static void touch(struct program *p)
         region->is_filled = true;
         struct page *page = program_page(p, region->first + i);
         require(page, "program %u uses memory that is not mapped", p->number);
+        mark(p, region->first + i);
         uint64_t *now = &region->content->tag[i], *before = now + region->content->pages;
         uint64_t tag = chance_percent(10) ? 0 : ++machine.next_tag; /* as if cleared */
         if (p->is_swinging && *now != *before)
@@ -825,6 +852,7 @@ static void write_region(struct program *p, struct region *region)
     for (uint32_t i = 0; i < region->pages; i++) {
         struct page *page = program_page(p, region->first + i);
         require(page, "program %u uses memory that is not mapped", p->number);
+        mark(p, region->first + i);
         page->tag = region->content->tag[i] = ++machine.next_tag;
     }
 }
@@ -921,13 +949,10 @@ static void live_steadily(struct program *p)
 static void live(struct program *p)
 {
     const bool is_open = atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
+    follow_counting(p);
     if (p->is_steady) {
         live_steadily(p);
         return;
-    }
-    if (atomic_load(&p->ctl->is_counting) && machine.now >= p->uses_at) {
-        p->uses_at = machine.now + GM_S;
-        tell_uses(p);
     }
     if (!machine.is_ending && !machine.is_calm && chance_below(1000) < 2) {
         p->frozen_at = machine.now;
@@ -1119,9 +1144,13 @@ static void forget_pages(struct program *p)
     if (p->ctl)
         munmap(p->ctl, sizeof *p->ctl);
     if (p->stat)
-        munmap(p->stat, sizeof *p->stat);
+        munmap(p->stat, GM_STAT_BYTES);
     p->ctl = NULL;
     p->stat = NULL;
+    p->is_marking = p->is_garbling = false;
+    p->hid_in = 0;
+    memset(p->marked, 0, sizeof p->marked);
+    memset(p->window, 0, sizeof p->window);
 }
 
 /* Which GPUs it uses, for how much memory, and with whom it runs. */

@@ -1,0 +1,121 @@
+/*
+ * Windows: stretches of a program's running time (common/windows.h). Owns gm_app.windows, and
+ * gm_ctl.window of the programs. Called by run.c and deadlines.c; reads the words by
+ * act/windows.h, and hands what was touched on to places.c.
+ *
+ * A program has windows while it is asked to mark what it touches (gm_ctl.is_counting). One ends
+ * when the program has run for GM_WINDOW_NS in it, or when a turn ends and it has run for
+ * GM_WINDOW_LEAST_NS. Running is the time with the gate open, and until the program has drained.
+ * A window in which no call returned does not end: a kernel that runs for minutes touches in the
+ * tenth what it named in the first.
+ *
+ * The number goes up first and the words are read then: what is touched meanwhile counts for both
+ * windows, and nothing for none. A program on several GPUs has one number. The engine that comes
+ * first raises it, and the others see that and only read.
+ *
+ * What was touched is not always known: the program says that it submitted work that it could not
+ * read (gm_stat.unseen), began to mark in the middle of the window, or its words cannot be read.
+ * Such a window is not whole: it says what was touched, but not what was not.
+ */
+#include "daemon/engine/step/windows.h"
+
+#include <stdlib.h>
+
+#include "common/windows.h"
+#include "daemon/engine/act/windows.h"
+#include "daemon/engine/step/idle.h"
+#include "daemon/engine/step/places.h"
+
+/* Whether the program is asked to mark, and does. */
+static bool is_marking(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    return app->session && (atomic_load(&app->ctl->is_counting) & 1u << engine->config.index) &&
+           atomic_load(&app->stat->marks_from) != 0;
+}
+
+/* Running since the window began. */
+static uint64_t ran(const struct gm_engine *engine, const struct gm_app *app)
+{
+    return app->windows.ran + (app->windows.since != 0 ? engine->now - app->windows.since : 0);
+}
+
+/* `unseen`: of gm_stat, as it was when the window before ended. */
+static void begin(struct gm_engine *engine, uint32_t id, uint64_t unseen)
+{
+    struct gm_app *app = &engine->apps[id];
+    app->windows.number = atomic_load(&app->ctl->window);
+    app->windows.calls = gm_engine_calls(app);
+    app->windows.unseen = unseen;
+    app->windows.ran = 0;
+    app->windows.since = app->windows.since != 0 ? engine->now : 0;
+}
+
+static void end(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    const uint32_t before = app->windows.number;
+    const uint64_t unseen = atomic_load(&app->stat->unseen);
+    /* A window in which it began to mark is the last that may lack something. */
+    const bool is_whole = (int32_t)(before - atomic_load(&app->stat->marks_from)) > 0 &&
+                          unseen == app->windows.unseen;
+    const uint32_t room = gm_engine_places_of(engine, id);
+    struct gm_use *uses = malloc((room + 1) * sizeof *uses);
+
+    if (atomic_load(&app->ctl->window) == before)
+        atomic_store(&app->ctl->window, gm_window_after(before));
+    begin(engine, id, unseen);
+    const int64_t n =
+        uses ? gm_engine_read_window(engine, id, before - 1, app->windows.number, uses, room) : -1;
+    app->windows.is_whole = is_whole && n >= 0;
+    if (n >= 0)
+        gm_engine_uses(engine, id, uses, (uint32_t)n);
+    free(uses);
+}
+
+/* It has run for long enough. */
+static void end_if_used(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (gm_engine_calls(app) != app->windows.calls)
+        end(engine, id);
+}
+
+static void follow(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (!is_marking(engine, id)) {
+        app->windows.is_on = false;
+        return;
+    }
+    const bool is_running = app->state == GM_APP_RUNNING || app->state == GM_APP_DRAINING;
+    if (!app->windows.is_on) {
+        app->windows.is_on = true;
+        app->windows.since = is_running ? engine->now : 0;
+        begin(engine, id, atomic_load(&app->stat->unseen));
+    }
+    const bool has_stopped = !is_running && app->windows.since != 0;
+    app->windows.ran = ran(engine, app);
+    app->windows.since = is_running ? engine->now : 0;
+    if (has_stopped && !app->places.is_held && app->windows.ran >= GM_WINDOW_LEAST_NS)
+        end_if_used(engine, id);
+    else if (is_running && app->windows.ran >= GM_WINDOW_NS)
+        end_if_used(engine, id);
+}
+
+void gm_engine_follow_windows(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].state != GM_APP_UNUSED)
+            follow(engine, id);
+}
+
+uint64_t gm_engine_window_due(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    if (!app->windows.is_on || app->windows.since == 0)
+        return GM_TIME_NEVER;
+    const uint64_t passed = ran(engine, app);
+    return passed < GM_WINDOW_NS ? engine->now + (GM_WINDOW_NS - passed)
+                                 : engine->now + GM_WINDOW_NS;
+}
