@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/latency: latency-critical programs beside best-effort ones, when all of them fit on the GPU.
+"""bench/latency: latency-critical programs beside best-effort ones, when all of them fit on the GPU, and when they do not.
 
 A latency-critical program answers requests one after the other. They arrive when they arrive, however fast it is, and a
 request's latency counts from its arrival. A best-effort program works without a pause. The rows:
@@ -23,6 +23,9 @@ Each --latency-mode has a daemon and processes of its own; two rows have process
 end; those whose turn it is not wait for a line of input and use no GPU time. The rows of a workload take turns, in
 windows of about a second, --rounds times, with the same arrivals in all rows of a round. A window is compared with
 those of its round; the table shows medians over the rounds. Each request's result is compared with the right one.
+
+Workloads that begin with O do not fit: the best-effort program alone takes nearly all of the budget, which is 6 or 12 GiB. Only
+those of one budget can be measured together.
 
 The programs are models in PyTorch (python/serving.py); with --simcuda or --programs app stand-ins in C (serving.c).
 """
@@ -61,7 +64,13 @@ WORKLOADS = {
     "CHAT": Workload("128 tokens of a chat every 2 s; training", [("chat", .5, "constant")], ["training"]),
     "CHAT2": Workload("128 tokens of a chat every 2 s; training, ResNet-152", [("chat", .5, "constant")],
                       ["training", "resnet152"]),
+    **{f"O{gib}{letter}": Workload(f"ResNet-152, 20 a second; {what}, {gib} GiB", [("resnet152", 20, "constant")],
+                                   [f"{model}x{images}"])
+       for gib, letter, what, model, images in (
+           (6, "I", "inference of ResNet-152", "resnet152", 640), (6, "T", "training of it", "training", 18),
+           (12, "I", "inference of ResNet-152", "resnet152", 1280), (12, "T", "training of it", "training", 40))},
 }
+OVER = {name: int(name[1:-1]) * 2**30 for name in WORKLOADS if name[0] == "O"} # with this budget
 CHATS = ("CHAT", "CHAT2")
 
 Row = collections.namedtuple("Row", "name world ahead_us is_beside")
@@ -96,7 +105,7 @@ def names(text):
 def add_options(parser):
     parser.add_argument("--workloads", type=names, metavar="NAME,...",
                         help="of " + ", ".join(f"{name} ({one.what})" for name, one in WORKLOADS.items()) +
-                        " (all but the chats; with --class found the chats)")
+                        " (all but the chats and those that do not fit; with --class found the chats)")
     parser.add_argument("--rows", type=names, metavar="NAME,...", default=[row.name for row in ROWS],
                         help="of those above; alone and native are always there (all)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="windows of each row (3)")
@@ -109,7 +118,8 @@ def add_options(parser):
                         help="set: latency-critical programs ask for the class latency; found: gpumux has to find "
                         "them (set)")
     parser.add_argument("--budget", type=r.size, metavar="SIZE",
-                        help="of each daemon: what all programs of a workload need (14G; of stand-ins 128M)")
+                        help="of each daemon: what all programs of a workload need, if they are to fit (14G; of stand-ins "
+                        "128M; of workloads that do not fit 6G or 12G)")
     parser.add_argument("--programs", choices=("torch", "app", "cpu"), metavar="KIND",
                         help="torch: models in PyTorch; app: stand-ins in C (what --simcuda takes); cpu: tiny models "
                         "on the processor, which do not use the daemon: to try the bench out")
@@ -250,7 +260,9 @@ class World:
             has_mode = rig.has_option("latency-mode")
             if not has_mode and name != "off":
                 raise r.Absent("this gpumuxd has no --latency-mode")
-            self.daemon = r.Daemon(rig, "daemon-" + name, gpu_budget=budget, pinned=2**28, shared_gpu=True,
+            budget = OVER.get(rig.args.workloads[0], budget) if not rig.args.budget else budget
+            pinned = budget + 2**32 if rig.args.workloads[0] in OVER else 2**28
+            self.daemon = r.Daemon(rig, "daemon-" + name, gpu_budget=budget, pinned=pinned, shared_gpu=True,
                                    best_class="latency", latency_mode=name if has_mode else None, idle="100ms",
                                    policy=None, quantum=None,
                                    allotment=FOUND_ALLOTMENT if rig.args.which_class == "found" else None)
@@ -412,12 +424,14 @@ def changed(workload, args):
 def run(rig):
     args = rig.args
     if not args.workloads:
-        args.workloads = [name for name in WORKLOADS if (name in CHATS) == (args.which_class == "found")]
+        args.workloads = [name for name in WORKLOADS if (name in CHATS) == (args.which_class == "found") and name not in OVER]
     for wanted, known, what in ((args.workloads, WORKLOADS, "workload"),
                                 (args.rows, [row.name for row in ROWS], "row")):
         for name in wanted:
             if name not in known:
                 raise r.Failure(f"there is no {what} {name}: take some of {', '.join(known)}")
+    if len({OVER.get(name) for name in args.workloads}) > 1:
+        raise r.Failure("workloads of different budgets are measured one after the other")
     rig.result.update(programs=args.programs or ("app" if args.simcuda else "torch"), workloads=[], unit_us={})
     rig.sizes = rig.result["sizes"] = {}
     bench = Bench(rig)

@@ -13,6 +13,8 @@ graph, and the result is copied out. A unit is
     bfs         a whole search through a random graph of a million nodes, level by level
     pagerank    ten steps on that graph
 
+NAMExN is an inference or a step of training of N images: what takes much memory.
+
 The models have random weights and the shapes of those of these names; they need no package but PyTorch. SIZE is the
 stencil's number of rows. With 0 it measures how many take 17 ms; programs that are compared are given the same.
 
@@ -148,14 +150,14 @@ class Inference:
 
     size = 0
 
-    def __init__(self, place, name):
+    def __init__(self, place, name, images=1):
         self.place = place
         with torch.device(place.device):
             self.network = NETWORKS[name]().eval().to(place.dtype)
         if name == "bert":
             given = torch.randint(0, 30522, (1, 128))
         else:
-            given = torch.randn(1, 3, place.side, place.side).to(place.dtype)
+            given = torch.randn(2 if place.is_tiny and images > 1 else images, 3, place.side, place.side).to(place.dtype)
         self.given = given.pin_memory() if place.pin else given
         self.input = self.given.to(place.device)
         self.output = self.graph = None
@@ -233,8 +235,8 @@ class Chat:
 class Training:
     size = 0
 
-    def __init__(self, place):
-        images = 2 if place.is_tiny else TRAINING_IMAGES
+    def __init__(self, place, images=TRAINING_IMAGES):
+        images = 2 if place.is_tiny else images
         with torch.device(place.device):
             self.network = NETWORKS["resnet50" if place.is_tiny else "resnet152"]().train()
             self.images = torch.randn(images, 3, place.side, place.side)
@@ -335,8 +337,11 @@ class PageRank(Graph):
 
 
 def make(place, name, size):
+    name, _, images = name.partition("x")
     if name in NETWORKS:
-        return Inference(place, name)
+        return Inference(place, name, int(images or 1))
+    if name == "training" and images:
+        return Training(place, int(images))
     if name == "stencil":
         return Stencil(place, size)
     return {"chat": Chat, "training": Training, "bfs": Search, "pagerank": PageRank}[name](place)
@@ -365,7 +370,7 @@ class Program:
             torch.cuda.empty_cache()
         torch.manual_seed(1)
         # Training's sums need not agree, and what agrees is slower.
-        torch.backends.cudnn.deterministic = name != "training"
+        torch.backends.cudnn.deterministic = not name.startswith("training")
         if name == "none":
             say("made size=0")
             return
