@@ -18,6 +18,7 @@
  *   run WORK MS [FILE]
  *   follow SIZE
  *   check
+ *   map FILE
  *
  * turn: an empty kernel to its end, then passes until MS milliseconds have passed,
  * at least one. The answer: first_ms (from before the first call to the end of the empty kernel),
@@ -29,7 +30,9 @@
  * then seven verify, which are bound by memory) or none. follow: from now on a pass also checks the
  * last SIZE bytes (whole pieces, not with --one), whose addresses its kernels read from device
  * memory; the answer is followed, in bytes. check: checks all memory once; the answer is
- * mismatches. The end of the input ends it, with code 0 after all memory was freed.
+ * mismatches. map: FILE gets a line of each piece, the address of its allocation, its own, its
+ * bytes, and 1 if passes touch it; the answer is pieces. The end of the input ends the program,
+ * with code 0 after all memory was freed.
  *
  * Times are by a monotonic clock on the host. Exit codes: 0 done, 1 wrong data, 2 wrong use, 3 a
  * CUDA call failed (named in the last line: "FAIL call: error 2 CUDA_ERROR_OUT_OF_MEMORY").
@@ -309,6 +312,27 @@ static void check(struct app *app)
         exit(1);
 }
 
+static bool is_touched(const struct app *app, size_t i)
+{
+    return i >= app->n_pieces - app->n_followed ||
+           (i >= app->first && (i - app->first) % app->every == 0 &&
+            (i - app->first) / app->every < app->n_touched);
+}
+
+static void write_map(const struct app *app, const char *file)
+{
+    FILE *out = fopen(file, "we");
+    for (size_t i = 0; out != NULL && i < app->n_pieces; i++) {
+        const struct piece *piece = &app->pieces[i];
+        fprintf(out, "%llu %llu %" PRIu64 " %d\n", piece->at, piece->at + piece->first * 8,
+                piece->words * 8, is_touched(app, i));
+    }
+    if (out == NULL || fclose(out) != 0)
+        gm_bench_fail(2, "%s: %s", file, strerror(errno));
+    printf("pieces=%zu\n", app->n_pieces);
+    fflush(stdout);
+}
+
 static bool parse_work(const char *text, enum work *what)
 {
     for (int i = 0; i < GM_WORKS; i++) {
@@ -323,12 +347,12 @@ static bool parse_work(const char *text, enum work *what)
 /* Serve requests until the last. */
 static void serve(struct app *app)
 {
-    char line[1024], verb[16], name[16];
+    char line[1024], verb[16], name[1024];
     while (fgets(line, sizeof(line), stdin) != NULL) {
         char file[1024] = "";
         enum work what;
         double ms = 0;
-        int n = sscanf(line, "%15s %15s %lf %1023s", verb, name, &ms, file);
+        int n = sscanf(line, "%15s %1023s %lf %1023s", verb, name, &ms, file);
         bool is_run = n >= 1 && strcmp(verb, "run") == 0;
         if (n == 1 && strcmp(verb, "check") == 0) {
             check(app);
@@ -336,6 +360,10 @@ static void serve(struct app *app)
         }
         if (n == 2 && strcmp(verb, "follow") == 0) {
             follow(app, name);
+            continue;
+        }
+        if (n == 2 && strcmp(verb, "map") == 0) {
+            write_map(app, name);
             continue;
         }
         if (n < 2 || (!is_run && strcmp(verb, "turn") != 0) || !parse_work(name, &what)) {

@@ -32,7 +32,7 @@
 #   --cells C,...  of working or multi (all)
 #   --known FILE  an earlier result of multi
 #   --budget S    all of it ends within so many seconds (380)
-#   --only NAME   this one of any set, or idle, hash, shadows, first, models (oversize.py with models), or gate, disk, plan or sched, which need no GPU; may be given several
+#   --only NAME   this one of any set, or predict, idle, hash, shadows, first, models (oversize.py with models), or gate, disk, plan or sched, which need no GPU; may be given several
 #                 times, and the budget is theirs
 #   --full        each bench as long as it is by itself, with both peers: give it more time, or add --only
 #   --disk DIR    folder of the disk tier (/var/tmp)
@@ -142,7 +142,7 @@ weight() {
     pipeline) echo 12 ;;
     first) echo 90 ;;
     overhead | latency | working | multi) echo 92 ;;
-    gate | disk | plan | sched | idle | hash) echo 10 ;;
+    gate | disk | plan | sched | idle | hash | predict) echo 10 ;;
     shadows) echo 30 ;;
     models) echo 60 ;;
     *) echo 0 ;;
@@ -284,6 +284,9 @@ script working ${cells:+--cells "$cells"} ${simcuda:+--programs app --link-bytes
 # shellcheck disable=SC2086
 script multi $known ${cells:+--cells "$cells"} ${simcuda:+--link-bytes 32M --link-rounds 1 --programs app --piece 8M \
     --decoder 32M --cnn 32M --kernel 32M --pair-budget 64M --warm 300ms --block 400ms --rounds 1 --turns 100ms}
+# shellcheck disable=SC2086
+script predict ${simcuda:+--link-bytes 32M --link-rounds 1 --pool 64M --touch 16M --piece 4M --hidden 8M --quantum 100ms \
+    --most 5s}
 # shellcheck disable=SC2086
 script idle ${simcuda:+--size 4M --stretch 1 --rounds 3}
 # shellcheck disable=SC2086

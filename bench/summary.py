@@ -103,6 +103,15 @@ def about_multi(result):
     yield from about_goals(result)
 
 
+def about_predict(result):
+    for row in result["rows"]:
+        if "places" in row:
+            yield (f"{row['kind']}, {len(row['windows'])} windows: not predicted {percent(row['places'][0])} of what was touched, "
+                   f"predicted beyond it {percent(row['places'][1])}; by allocation {percent(row['allocations'][0])} and "
+                   f"{percent(row['allocations'][1])}")
+    yield from about_goals(result)
+
+
 def about_tiers(result):
     for one in result["runs"]:
         if not one["turns"]:
