@@ -17,7 +17,7 @@ static void cool(struct gm_table *table, uint32_t app)
         if (table->allocations[a].is_freed)
             continue;
         for (uint32_t c = table->allocations[a].first; c != GM_NONE; c = table->chunks[c].sibling)
-            gm_table_note_use(table, c, table->chunks[c].heat / 2, table->chunks[c].place_age);
+            gm_table_note_use(table, c, table->chunks[c].heat / 2, table->chunks[c].has_place);
     }
 }
 
@@ -52,43 +52,60 @@ static uint32_t find_use(const struct gm_use *uses, uint32_t n, uint64_t va)
     return low;
 }
 
+/* The chunk is used in the app's window, first after `order` other places. */
+static void touch(struct gm_table *table, uint32_t index, uint32_t order, struct gm_warmed *warmed)
+{
+    const struct gm_chunk *chunk = &table->chunks[index];
+    if (chunk->is_cold) {
+        const uint32_t gap = table->apps[chunk->app].window - chunk->window;
+        warmed->returned += gm_class_bytes(chunk->class);
+        warmed->gap = gap > warmed->gap ? gap : warmed->gap;
+    }
+    gm_table_touch(table, index, order);
+}
+
 static void warm_allocation(struct gm_table *table, const struct gm_allocation *allocation,
-                            const struct gm_use *uses, uint32_t n, struct known *known)
+                            const struct gm_use *uses, uint32_t n, struct known *known,
+                            struct gm_warmed *warmed)
 {
     uint32_t at = find_use(uses, n, allocation->va);
-    uint64_t reach = 0; /* uses of the last place */
+    struct gm_use last = {0}; /* the last place, and how often it was used this time */
     for (uint32_t c = allocation->first; c != GM_NONE; c = table->chunks[c].sibling) {
         const struct gm_chunk *chunk = &table->chunks[c];
         uint64_t from = chunk->va, end = chunk->va + gm_class_bytes(chunk->class);
         uint64_t heat = 0; /* uses times chunks of the smallest size */
-        bool is_place = at < n && uses[at].va < end;
-        if (chunk->place_age > 0 && !is_place)
-            reach = 0; /* a place that was not used this time */
+        const bool is_place = at < n && uses[at].va < end;
+        if (chunk->has_place && !is_place)
+            last.count = 0; /* a place that was not used this time */
+        uint32_t order = last.count > 0 ? last.order : UINT32_MAX;
         for (; at < n && uses[at].va < end; at++) {
             uint64_t place = uses[at].va & ~(GM_CHUNK_MIN - 1);
-            heat += reach * ((place - from) >> GM_CHUNK_SHIFT);
+            heat += (uint64_t)last.count * ((place - from) >> GM_CHUNK_SHIFT);
             from = place;
-            reach = uses[at].count;
+            last = uses[at];
+            order = last.order < order ? last.order : order;
         }
-        heat += reach * ((end - from) >> GM_CHUNK_SHIFT);
-        uint8_t age = chunk->place_age > 0 ? (uint8_t)(chunk->place_age - 1) : 0;
-        if (is_place)
-            age = GM_PLACE_MEMORY;
+        heat += (uint64_t)last.count * ((end - from) >> GM_CHUNK_SHIFT);
         gm_table_note_use(table, c, add_heat(chunk->heat, heat * GM_PLACE_USE >> chunk->class),
-                          age);
+                          chunk->has_place || is_place);
+        if (heat > 0 && !chunk->is_freed && !chunk->is_fixed)
+            touch(table, c, order, warmed);
         add_known(known, chunk);
     }
 }
 
-void gm_place_warm(struct gm_table *table, uint32_t app, const struct gm_use *uses, uint32_t n)
+struct gm_warmed gm_place_warm(struct gm_table *table, uint32_t app, const struct gm_use *uses,
+                               uint32_t n)
 {
     struct known known = {0};
+    struct gm_warmed warmed = {0};
     for (uint32_t a = table->apps[app].allocations.head; a != GM_NONE;
          a = table->allocations[a].next)
         if (!table->allocations[a].is_freed)
-            warm_allocation(table, &table->allocations[a], uses, n, &known);
+            warm_allocation(table, &table->allocations[a], uses, n, &known, &warmed);
     if (known.size > 0 && known.heat >= GM_PLACE_KNOWN * known.size)
         cool(table, app);
+    return warmed;
 }
 
 /* ---- places ---- */
@@ -127,6 +144,8 @@ static unsigned rank_of(const struct gm_chunk *chunk, uint32_t newest)
 {
     const bool is_small = chunk->class < GM_CHUNK_CLASSES - 1;
     uint64_t heat = chunk->heat;
+    if (chunk->is_cold) /* those that are there stay before others come */
+        return where_is(chunk) == ON_GPU;
     if (is_small && heat == 0)
         heat += 2 * GM_PLACE_FLOOR;
     if (chunk->allocation == newest)
@@ -213,7 +232,7 @@ static void place_host(struct placing *p, uint32_t index)
     const struct gm_chunk *chunk = &p->table->chunks[index];
     const uint64_t bytes = gm_class_bytes(chunk->class);
     if (chunk->state != GM_CHUNK_ON_HOST || p->placed.come + bytes > p->input->most ||
-        !gets_room(p, chunk))
+        (chunk->is_cold && p->input->keeps_cold) || !gets_room(p, chunk))
         return;
     p->placed.come += bytes;
     p->taken += bytes;

@@ -13,14 +13,15 @@
  * halved when the chunks that were used have GM_PLACE_KNOWN on average (one that is used all the
  * time counts as twice that). So it is uses that age the heat, not time: programs with steps of
  * milliseconds and of many seconds are known equally well. A use names a place, the start of
- * something such as a tensor. It stands for everything from there to the next place in the same
- * allocation. Places are remembered for a while: a use ends at the next place also if that was not
- * used in the report.
+ * something such as a tensor. It stands for everything from there to the next place that was ever
+ * seen in the same allocation: so a pool, or one buffer with all weights, comes apart by itself.
  *
  * A chunk takes the place of another if it is hotter by a quarter and GM_PLACE_FLOOR. A weight that
  * is used three times a step so takes the place of a gradient that is used twice. Chunks that are
  * used equally often stay where they are: a report in the middle of a step shows some of them at
  * one step more, which is less than a quarter as soon as steps are many, and GM_PLACE_FLOOR before.
+ *
+ * What is cold gives way to all that is not, whatever its heat.
  *
  * What is not known is guessed. A small chunk (below 32 MiB) belongs to activations, workspaces or
  * the scratch memory of libraries, the hottest memory of all: it ranks above all chunks of 32 MiB,
@@ -44,9 +45,16 @@ struct gm_use {
     uint32_t order;  /* other places that were touched before it in that window */
 };
 
-/* Add `n` uses, ascending by va, to the heat of the chunks of `app`, which may be halved then.
- * Ignores places outside of them. */
-void gm_place_warm(struct gm_table *table, uint32_t app, const struct gm_use *uses, uint32_t n);
+/* What was cold (working.h) and is used again. */
+struct gm_warmed {
+    uint64_t returned; /* bytes */
+    uint32_t gap;      /* the most windows that a part of it was left alone for */
+};
+
+/* Add `n` uses, ascending by va, to the heat of the chunks of `app`, which may be halved then; they
+ * are touched. Ignores places outside of them. */
+struct gm_warmed gm_place_warm(struct gm_table *table, uint32_t app, const struct gm_use *uses,
+                               uint32_t n);
 
 struct gm_place_input {
     uint32_t app;
@@ -54,6 +62,7 @@ struct gm_place_input {
     uint64_t most;   /* bytes that may come from the host to the GPU */
     uint32_t newest; /* the allocation that came last, if it came just now; GM_NONE */
     bool is_quiet;   /* chunks that are in their places may move; else only the others get one */
+    bool keeps_cold; /* what is cold and on the host stays there, though there is room */
 };
 
 /* Bytes that move if the choice is made. */
@@ -65,8 +74,9 @@ struct gm_placed {
 /*
  * Choose the places of all chunks of an app, such that those that are to be resident fit into
  * `room`, and leave at most GM_ROOM_ROUNDING of it to chunks that are to be on the host. If not all
- * chunks that are resident fit and the app is not quiet, the others all go to the host. `is_made`: set them (gm_table_put); otherwise only say what would move. Chunks in
- * flight to their place keep it. Linear in the app's chunks.
+ * chunks that are resident fit and the app is not quiet, the others all go to the host. `is_made`:
+ * set them (gm_table_put); otherwise only say what would move. Chunks in flight to their place keep
+ * it. Linear in the app's chunks.
  */
 struct gm_placed gm_place_app(struct gm_table *table, const struct gm_place_input *input,
                               bool is_made);

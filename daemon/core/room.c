@@ -85,8 +85,9 @@ static struct gm_room room_by_rules(const struct gm_room_input *input)
     } else if (gm_room_is_capped(input) && input->is_host_mappable) {
         room.host = gm_less(gm_room_for_capped(input), host_taken(input));
         room.why = GM_WHY_PINNED;
-        bound(&room, gm_less(most, gm_more(own->promised, own->beyond)), GM_WHY_BUDGET);
     }
+    if (!input->is_oversize) /* what is beyond of it counts */
+        bound(&room, gm_less(most, gm_more(own->promised, own->beyond)), GM_WHY_BUDGET);
     bound(&room, left_of(input->told, input->told_taken), GM_WHY_LIMIT);
     bound(&room, left_of(input->user_pinned, pinned_by_user(input)), GM_WHY_USER);
     room.gpu = gm_chunk_floor(room.gpu);
@@ -150,6 +151,12 @@ struct gm_reason gm_room_reason(const struct gm_room_input *input, enum gm_why w
     }
     reason.taken = gm_least(reason.taken, reason.limit);
     return reason;
+}
+
+uint64_t gm_room_to_lay_aside(const struct gm_room_input *input, uint64_t cold, uint64_t beyond)
+{
+    const uint64_t room = input->is_host_mappable ? gm_room_for_capped(input) : 0;
+    return gm_least(gm_less(cold, beyond), gm_less(room, host_taken(input)));
 }
 
 uint64_t gm_room_to_give_up(const struct gm_room_input *input)

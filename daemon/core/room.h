@@ -6,7 +6,8 @@
  * An app is a program, or the programs of a group together. On the GPU two numbers describe it:
  *
  *   promised   all that it has committed, but for what is fixed and what is beyond
- *   needed     what of that must be there for its next turn: for now, all of it
+ *   needed     what of that must be there for its next turn: all of it, as what is cold goes beyond
+ *              where the GPU is not large enough for all
  *
  * What is *beyond* is mapped on the host while the app runs: it was promised no place on the GPU.
  * Chunks go to the host whole, so a program that has anything beyond may have a little more there
@@ -120,6 +121,17 @@ static inline bool gm_room_is_capped(const struct gm_room_input *input)
 uint64_t gm_room_user_limit(const struct gm_room_input *input);
 uint64_t gm_room_cap_limit(const struct gm_room_input *input);
 
+/* Whether the GPU is not large enough for all that all apps have committed. If it was not, there
+ * must be some room before it is again: what is cold would come back, and go again. */
+static inline bool gm_room_is_short(const struct gm_table *table, bool was_short)
+{
+    const uint64_t budget = table->budget;
+    return table->committed > (was_short ? budget - budget / GM_SHORT_ROOM : budget);
+}
+
+/* Bytes more that go beyond of a program that is part of the app, as so much of it is cold
+ * (working.h) and so much is beyond already. */
+uint64_t gm_room_to_lay_aside(const struct gm_room_input *input, uint64_t cold, uint64_t beyond);
 /* Bytes that must go beyond, as the app is promised more than its cap; or that may come back. */
 uint64_t gm_room_to_give_up(const struct gm_room_input *input);
 uint64_t gm_room_to_take_up(const struct gm_room_input *input);

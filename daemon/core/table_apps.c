@@ -117,6 +117,11 @@ void gm_table_set_budget(struct gm_table *table, uint64_t bytes)
     table->is_plan_stale = true;
 }
 
+void gm_table_end_window(struct gm_table *table, uint32_t app)
+{
+    gm_app_at(table, app)->window++;
+}
+
 void gm_table_set_beyond(struct gm_table *table, uint32_t app, uint64_t bytes)
 {
     const uint64_t was = table->apps[app].beyond, more = bytes - was;

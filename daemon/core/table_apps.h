@@ -22,6 +22,8 @@ void gm_table_watch(struct gm_table *table, void (*on_turn)(void *arg, const str
 void gm_table_set_budget(struct gm_table *table, uint64_t bytes);
 /* Set what of its memory an app may not have on the GPU. */
 void gm_table_set_beyond(struct gm_table *table, uint32_t app, uint64_t bytes);
+/* A window of it has ended. */
+void gm_table_end_window(struct gm_table *table, uint32_t app);
 void gm_table_set_silent(struct gm_table *table, uint32_t app, bool is_silent);
 
 /* Whether another plan is to be made. `is_over`: all moves of the one that there is were begun;

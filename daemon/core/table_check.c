@@ -114,6 +114,7 @@ static void count_chunk(const struct gm_chunk *chunk, struct gm_table_app *sums)
     sums->on_host += chunk->is_on_host ? bytes : 0;
     sums->kept += chunk->is_fixed || chunk->is_on_host;
     sums->fixed += chunk->is_fixed && chunk->tier == GM_TIER_GPU ? bytes : 0;
+    sums->cold += chunk->is_cold ? bytes : 0;
     sums->missing += !gm_chunk_is_settled(chunk);
     switch ((enum gm_chunk_list)chunk->list) {
     case GM_LIST_NONE:
@@ -203,6 +204,8 @@ static const char *check_app(const struct gm_table *table, uint32_t id, struct g
         return "an app's fixed bytes are not those of its chunks";
     if (sums.resident != app->resident)
         return "an app's resident bytes are not those of its chunks";
+    if (sums.cold != app->cold)
+        return "an app's cold bytes are not those of its chunks";
     if (sums.missing != app->missing)
         return "an app's missing chunks are not counted right";
     if (memcmp(sums.bytes, app->bytes, sizeof sums.bytes) != 0 ||

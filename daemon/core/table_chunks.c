@@ -293,6 +293,7 @@ uint32_t gm_table_add_chunk(struct gm_table *table, uint32_t allocation, uint64_
                                .page = GM_NONE,
                                .host_frame = GM_NONE,
                                .to_page = GM_NONE,
+                               .window = app->window,
                                .sibling = GM_NONE,
                                .next_shadow = GM_NONE,
                                .prev_shadow = GM_NONE};
@@ -319,10 +320,33 @@ void gm_table_put(struct gm_table *table, uint32_t index, bool is_on_host)
     table->is_plan_stale = true;
 }
 
-void gm_table_note_use(struct gm_table *table, uint32_t index, uint32_t heat, uint8_t age)
+void gm_table_note_use(struct gm_table *table, uint32_t index, uint32_t heat, bool has_place)
 {
     gm_chunk_at(table, index)->heat = heat;
-    gm_chunk_at(table, index)->place_age = age;
+    gm_chunk_at(table, index)->has_place = has_place;
+}
+
+static void set_cold(struct gm_table *table, struct gm_chunk *chunk, bool is_cold)
+{
+    const uint64_t bytes = gm_class_bytes(chunk->class);
+    if (chunk->is_cold != is_cold)
+        gm_app_at(table, chunk->app)->cold += is_cold ? bytes : -bytes;
+    chunk->is_cold = is_cold;
+}
+
+void gm_table_touch(struct gm_table *table, uint32_t index, uint32_t order)
+{
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
+    chunk->window = table->apps[chunk->app].window;
+    chunk->order = order;
+    set_cold(table, chunk, false);
+}
+
+void gm_table_set_cold(struct gm_table *table, uint32_t index, bool is_cold)
+{
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
+    assert(!chunk->is_freed && !chunk->is_fixed);
+    set_cold(table, chunk, is_cold);
 }
 
 void gm_table_fix_chunk(struct gm_table *table, uint32_t index, uint32_t share)
@@ -330,6 +354,7 @@ void gm_table_fix_chunk(struct gm_table *table, uint32_t index, uint32_t share)
     struct gm_chunk *chunk = gm_chunk_at(table, index);
     assert(gm_chunk_is_settled(chunk) && !chunk->is_fixed);
     unlist(table, index);
+    set_cold(table, chunk, false);
     chunk->is_fixed = true;
     gm_table_fix_frame(table, chunk->frame, share);
     if (!chunk->is_on_host)
@@ -520,6 +545,7 @@ void gm_table_free_chunk(struct gm_table *table, uint32_t index)
     if (chunk->is_freed)
         return;
     unlist(table, index);
+    set_cold(table, chunk, false);
     chunk->is_freed = true;
     app->chunks--;
     app->missing--;

@@ -8,7 +8,11 @@
 /* Set the place of a live chunk that is not fixed and does not move. Nothing moves by that. */
 void gm_table_put(struct gm_table *table, uint32_t chunk, bool is_on_host);
 /* What is known of its use (place.h). */
-void gm_table_note_use(struct gm_table *table, uint32_t chunk, uint32_t heat, uint8_t age);
+void gm_table_note_use(struct gm_table *table, uint32_t chunk, uint32_t heat, bool has_place);
+/* It was touched in its app's window, after `order` other places. */
+void gm_table_touch(struct gm_table *table, uint32_t chunk, uint32_t order);
+/* Whether it was not touched for long. It is not freed or fixed. */
+void gm_table_set_cold(struct gm_table *table, uint32_t chunk, bool is_cold);
 
 /* Its eviction begins: its app is to unmap it, and its data goes to `page`, where its shadow is if
  * it has one. */

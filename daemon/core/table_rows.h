@@ -23,18 +23,19 @@ struct gm_chunk {
     uint64_t hash[2]; /* of its copy below the GPU, or of its shadow, if has_hash */
     uint32_t app;
     uint32_t allocation;
-    uint32_t frame;                    /* GM_NONE: none */
-    uint32_t page;                     /* first page of its copy in `tier`'s store, GM_NONE: none */
-    uint32_t host_frame;               /* ... the host frame that these pages are; GM_NONE: none */
-    uint32_t to_page;                  /* MOVING: of the copy being made */
-    uint32_t sibling;                  /* next chunk of the allocation, by address */
-    uint32_t next, prev;               /* in its app's list for its place */
-    uint32_t heat;                     /* how much it is used: place.h */
+    uint32_t frame;      /* GM_NONE: none */
+    uint32_t page;       /* first page of its copy in `tier`'s store, GM_NONE: none */
+    uint32_t host_frame; /* ... the host frame that these pages are; GM_NONE: none */
+    uint32_t to_page;    /* MOVING: of the copy being made */
+    uint32_t sibling;    /* next chunk of the allocation, by address */
+    uint32_t next, prev; /* in its app's list for its place */
+    uint32_t heat;       /* how much it is used: place.h */
+    uint32_t window;     /* its app's window in which it was last touched, or came: working.h */
+    uint32_t order;      /* ... and how many places had been touched in it before */
     uint32_t next_shadow, prev_shadow; /* in its app's list */
     uint32_t opens; /* gm_app.gate.opens at which it is still as its shadow; see engine/shadows.c */
     uint8_t shadow; /* enum gm_shadow */
     bool has_hash;
-    uint8_t place_age; /* for so many more reports a place in it is remembered */
     uint8_t class;
     uint8_t tier;  /* enum gm_tier: where the authoritative copy is */
     uint8_t state; /* enum gm_chunk_state; its one setter: gm_table_turn_chunk */
@@ -45,6 +46,8 @@ struct gm_chunk {
     bool is_freed;     /* its allocation was freed: it ends when nothing touches it any more */
     bool is_on_host;   /* its place: its app maps it on the host, or is to */
     bool is_fixed;     /* unevictable */
+    bool has_place;    /* a use began in it since it came: place.h */
+    bool is_cold;      /* not touched in the last windows: working.h */
     bool is_given_up;  /* a copy or the app failed: it ends where it began */
     bool copy_pending; /* it waits for a copy, or for the fence before it */
     bool map_pending;  /* it waits for the app to map or unmap it */
@@ -115,8 +118,10 @@ struct gm_table_app {
     uint64_t beyond;    /* ... that it may not have on the GPU: the engine's promise to others */
     uint64_t fixed;     /* ... of those on the GPU that are fixed */
     uint64_t resident;  /* bytes of its settled chunks on the GPU that are not fixed */
+    uint64_t cold;      /* ... of those that are cold, wherever they are */
     uint64_t device;    /* bytes of all GPU frames that its chunks have: fixed ones, those in
                            flight and those that were freed, too */
+    uint32_t window;    /* its windows that have ended */
     uint32_t chunks;    /* live ones */
     uint32_t missing;   /* ... that are not settled on the GPU */
     uint32_t kept;      /* ... that keep their frames whoever runs: fixed, or placed on the host */
