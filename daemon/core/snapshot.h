@@ -41,6 +41,7 @@ struct gm_snapshot_app {
     uint64_t waiting_ns; /* so far */
 
     uint64_t resident, total, cached, pinned, shadow, on_host, exchanged, cap, on_device;
+    uint64_t needed, cold; /* what it is promised on the GPU; what it did not touch lately */
     uint64_t shared, opened;
 
     /* What only the driver can move, as the program says; `small` includes `real`. */

@@ -232,6 +232,8 @@ static void take_app(const struct gm_engine *engine, uint32_t id, struct gm_snap
         .shadow = entry->shadow_bytes,
         .on_host = entry->on_host,
         .exchanged = app->places.exchanged,
+        .needed = gm_room_needed(engine->table, id) + entry->fixed,
+        .cold = entry->cold,
         .cap = gm_engine_cap(engine, id),
         .on_device = entry->device,
         .shared = gm_engine_shared_bytes(engine, id),

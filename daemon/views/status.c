@@ -90,6 +90,8 @@ static cJSON *describe_app(const struct gm_snapshot *snapshot, const struct gm_s
     add_number(object, "shadow_bytes", app->shadow);
     add_number(object, "on_host_bytes", app->on_host);
     add_number(object, "exchanged_bytes", app->exchanged);
+    add_number(object, "needed_bytes", app->needed);
+    add_number(object, "cold_bytes", app->cold);
     add_number(object, "cap_bytes", app->cap);
     add_number(object, "device_bytes", app->on_device);
     cJSON_AddStringToObject(object, "oversize", app->is_oversize ? "host" : "refuse");

@@ -134,3 +134,16 @@ python3 -B "$benches/summary.py" --keep "$dir/multi.json" > "$dir/multi.txt" || 
 python3 -B "$benches/summary.py" --keep "$dir/working.json" > "$dir/summary.out" || fail "summary.py"
 grep -q '^working .*three, .*of native' "$dir/summary.out" || fail "the summary says nothing of the first cell"
 say "the cells of working sets"
+
+# Three programs that together have twice the budget and need a quarter of it: they run together and nothing moves; by
+# --fit committed they take turns.
+SIMCUDA_MEMORY=4G bench working --cells three --pool 256M --piece 32M --touch 32M --budget 384M --quantum 200ms --warm 6s --block 1s --rounds 1
+python3 -B - "$dir/working.json" << 'END' || fail "programs whose needs fit do not run together"
+import json, sys
+with open(sys.argv[1], encoding="utf-8") as file:
+    rows = {row["fit"]: row for row in json.load(file)["rows"]}
+print({fit: (row["switches"], row["bytes"] >> 20) for fit, row in rows.items()})
+assert rows["working-set"]["switches"] == 0 and rows["working-set"]["bytes"] == 0
+assert rows["committed"]["switches"] > 0 and rows["committed"]["bytes"] > 256 << 20
+END
+say "programs run together by what they need"

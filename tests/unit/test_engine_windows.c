@@ -17,6 +17,7 @@
 #include "common/windows.h"
 #include "daemon/engine/act/windows.h"
 #include "daemon/engine/step/idle.h"
+#include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/windows.h"
 
@@ -41,8 +42,15 @@ uint64_t gm_engine_calls(const struct gm_app *app)
     return calls;
 }
 
-void gm_engine_uses(struct gm_engine *e, uint32_t app, const struct gm_use *uses, uint32_t n)
+void gm_engine_fit(struct gm_engine *e, uint32_t app)
 {
+    (void)e, (void)app;
+}
+
+void gm_engine_uses(struct gm_engine *e, uint32_t app, const struct gm_use *uses, uint32_t n,
+                    bool is_whole)
+{
+    assert_int_equal(is_whole, e->apps[app].windows.is_whole);
     assert_int_equal(app, 0);
     for (uint32_t i = 1; i < n; i++)
         assert_true(uses[i - 1].va < uses[i].va);

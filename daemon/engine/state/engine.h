@@ -87,6 +87,7 @@ struct gm_engine_config {
     uint64_t disk;           /* bytes of it */
     bool is_oversize;        /* of programs of which nothing else is said: they may exceed the
                               * budget, by what the GPU reads over the link */
+    bool fits_working_sets;  /* what an app needs is its working set; else all that it has */
     bool has_bending_caps;   /* an app may exceed its cap while nobody else wants the room */
     bool has_shadows;        /* keep the pinned copies of chunks that come to the GPU */
     bool is_prefetching;     /* stage the next app's memory while another runs */

@@ -21,6 +21,7 @@
 #include "daemon/core/timeslice.h"
 #include "daemon/core/tunables.h"
 #include "daemon/core/why.h"
+#include "daemon/core/working.h"
 #include "daemon/engine/state/engine.h"
 #include "daemon/memory/alarm.h"
 #include "daemon/memory/claim.h"
@@ -203,6 +204,7 @@ struct gm_app {
         uint64_t user_pinned; /* ... and may need of pinned memory */
         uint64_t bend;        /* bytes that it may occupy for now beyond what it needs to run */
     } cap;
+    struct gm_working working;  /* places.c */
     uint64_t driver;            /* room.c: what the driver keeps for it, as it said */
     struct {                    /* switches.c */
         struct gm_moment begin; /* when it was last chosen to run */
@@ -403,10 +405,12 @@ struct gm_engine {
     struct gm_turns turns; /* turns.c; timeslices.c: are_on */
     bool reap_more;        /* condemned frames could be destroyed at once, but it takes long */
     struct gm_backoff retries[GM_RETRIES];
-    CUresult pool_refusal;    /* ... why, as it was logged */
-    uint64_t room;            /* as the scheduler was told */
-    uint64_t first_budget;    /* at the start */
-    bool is_budget_auto;      /* it follows what the device has; else it was given */
+    CUresult pool_refusal; /* ... why, as it was logged */
+    uint64_t room;         /* as the scheduler was told */
+    bool is_short_of_room; /* caps.c: the GPU is not large enough for all; what is cold goes beyond
+                            */
+    uint64_t first_budget; /* at the start */
+    bool is_budget_auto;   /* it follows what the device has; else it was given */
     uint64_t device_reserve;  /* of the device, that is left to others: core/room.h */
     uint64_t budget_check_at; /* look then what the device has; 0: no need to */
     struct gm_lately frames_lately, pinned_lately; /* bytes that were needed */

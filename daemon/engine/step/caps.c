@@ -1,8 +1,9 @@
 /*
- * Caps: the most device memory that an app may occupy, and what all apps of a user may. Owns
- * struct gm_app.cap, and what is beyond the GPU of apps that have a cap. Called by policy.c,
- * allocs.c, shares.c, moves.c and run.c; calls the table, groups.c and places.c. What a cap leaves
- * an app says core/room.
+ * Caps: the most device memory that an app may occupy, and what all apps of a user may; and what
+ * of its memory an app lays aside, as it is cold. Owns struct gm_app.cap, and what is beyond the
+ * GPU of apps but for what an allocation puts there. Called by policy.c, allocs.c, shares.c,
+ * windows.c, moves.c and run.c; calls the table, groups.c and places.c. What a cap leaves an app
+ * says core/room.
  *
  * A cap holds for an app on each of its GPUs. The programs of a group are one app, so it bounds
  * their sum. If they have several caps, the smallest counts. A total for a user bounds what its
@@ -25,6 +26,11 @@
  *
  * A total of pinned memory bounds all evictable memory of a user, as any of it may have to be
  * there.
+ *
+ * What is cold (core/working) goes beyond as well while the GPU is not large enough for all that
+ * programs have committed, as far as pinned memory has room. So what an app is promised there is
+ * what it needs, and apps whose needs fit together run together (PILOT's AMFit). It stays where it
+ * is for as long as nobody needs the room: by that much the app may bend, without an option.
  *
  * By option a cap bends: an app may have what nobody else wants now. Others are apps that run or
  * wait for their turn. What they are promised stays theirs: the app needs no more than its cap in
@@ -111,12 +117,29 @@ static void give_up(struct gm_engine *engine, uint32_t id, uint64_t promised, ui
     }
 }
 
+/* What of the app is to be beyond as it is cold. */
+static uint64_t cold_of(const struct gm_engine *engine, uint32_t id)
+{
+    return engine->is_short_of_room ? engine->table->apps[id].cold : 0;
+}
+
+/* A program that runs is held for it, so not for each chunk. */
+static void lay_aside(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table_app *entry = &engine->table->apps[id];
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
+    const uint64_t more = gm_room_to_lay_aside(&input, cold_of(engine, id), entry->beyond);
+    const bool is_there = engine->apps[id].state == GM_APP_RUNNING;
+    if (more > 0 && (!is_there || more >= entry->committed / GM_COLD_STEP))
+        set_beyond(engine, id, entry->beyond + more);
+}
+
 /* The members may have more of the GPU. */
 static void take_up(struct gm_engine *engine, uint32_t id, uint64_t bytes)
 {
     for (GM_EACH_MEMBER(engine, id, client)) {
         const uint64_t beyond = engine->table->apps[client->id].beyond;
-        const uint64_t part = gm_least(beyond, bytes);
+        const uint64_t part = gm_least(gm_less(beyond, cold_of(engine, client->id)), bytes);
         bytes -= part;
         set_beyond(engine, client->id, beyond - part);
     }
@@ -136,6 +159,8 @@ void gm_engine_fit(struct gm_engine *engine, uint32_t id)
         give_up(engine, id, input.own.promised, less);
     else if (more > 0)
         take_up(engine, id, more);
+    if (cold_of(engine, id) > entry->beyond)
+        lay_aside(engine, id);
 }
 
 /* ---- each round ---- */
@@ -149,6 +174,16 @@ static uint64_t unwanted(const struct gm_engine *engine)
                                          gm_engine_is_capped(engine, id)))
             wanted += gm_room_needed(engine->table, id);
     return gm_less(engine->table->budget, wanted);
+}
+
+/* What of the budget no app needs, whether it wants a turn or not. */
+static uint64_t unneeded(const struct gm_engine *engine)
+{
+    uint64_t needed = engine->table->fixed;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].session)
+            needed += gm_room_needed(engine->table, id);
+    return gm_less(engine->table->budget, needed);
 }
 
 /* What a total for its user leaves of the GPU beside what all its apps need, and what others have
@@ -170,11 +205,11 @@ static uint64_t unwanted_by_user(const struct gm_engine *engine, uint32_t id)
     return total == 0 ? UINT64_MAX : gm_less(total, bytes);
 }
 
-static void bend(struct gm_engine *engine, uint32_t id, uint64_t *left)
+/* The app may have so much more than it is promised; `left` is what there is for all. */
+static void bend(struct gm_engine *engine, uint32_t id, uint64_t most, uint64_t *left)
 {
     struct gm_app *app = &engine->apps[id];
-    const uint64_t beyond = engine->table->apps[id].beyond;
-    uint64_t most = gm_least(beyond, *left);
+    most = gm_least(gm_least(most, engine->table->apps[id].beyond), *left);
     if (most > 0)
         most = gm_least(most, unwanted_by_user(engine, id));
     if (most < app->cap.bend)
@@ -183,21 +218,38 @@ static void bend(struct gm_engine *engine, uint32_t id, uint64_t *left)
     *left -= app->cap.bend;
 }
 
+/* What of it is on the GPU beside what it is promised. */
+static uint64_t stays(const struct gm_engine *engine, uint32_t id)
+{
+    return gm_less(engine->table->apps[id].resident, gm_room_promised(engine->table, id));
+}
+
 void gm_engine_follow_caps(struct gm_engine *engine)
 {
-    uint64_t left = 0;
+    const bool is_short = engine->config.fits_working_sets &&
+                          gm_room_is_short(engine->table, engine->is_short_of_room);
+    const bool is_other = engine->is_short_of_room != is_short;
+    uint64_t left = 0, left_for_cold = 0;
     if (engine->stopping.is_on)
         return;
     if (engine->config.has_bending_caps)
         left = unwanted(engine);
+    if (is_short)
+        left_for_cold = unneeded(engine);
+    engine->is_short_of_room = is_short;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
-        if (!app->session || !gm_engine_is_capped(engine, id)) {
+        const bool is_capped = app->session && gm_engine_is_capped(engine, id);
+        if (is_capped || (app->session && is_other))
+            gm_engine_fit(engine, id);
+        if (is_capped)
+            bend(engine, id, UINT64_MAX, &left);
+        else if (app->session && is_short)
+            bend(engine, id, stays(engine, id), &left_for_cold);
+        else
             app->cap.bend = 0;
+        if (!app->session || (!is_capped && !is_short))
             continue;
-        }
-        gm_engine_fit(engine, id);
-        bend(engine, id, &left);
         const bool is_there = app->state == GM_APP_RUNNING || app->state == GM_APP_LOADING;
         if (is_there && gm_engine_bytes_for_gpu(engine, id) > gm_engine_places_room(engine, id))
             gm_engine_want_places(engine, id);

@@ -40,6 +40,7 @@ static struct gm_place_input input_for(const struct gm_engine *engine, uint32_t 
                                    .room = room,
                                    .most = free > GM_PLACE_AT_ONCE ? free : GM_PLACE_AT_ONCE,
                                    .newest = engine->apps[id].places.newest,
+                                   .keeps_cold = engine->is_short_of_room,
                                    .is_quiet = true};
 }
 
@@ -158,12 +159,13 @@ void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation)
         app->places.newest = GM_NONE;
 }
 
-void gm_engine_uses(struct gm_engine *engine, uint32_t id, const struct gm_use *uses, uint32_t n)
+void gm_engine_uses(struct gm_engine *engine, uint32_t id, const struct gm_use *uses, uint32_t n,
+                    bool is_whole)
 {
     struct gm_app *app = &engine->apps[id];
+    gm_working_end_window(engine->table, id, &app->working, uses, n, !is_whole);
     if (!has_places(engine, id))
         return;
-    gm_place_warm(engine->table, id, uses, n);
     const struct gm_place_input input = input_for(engine, id);
     if (app->state == GM_APP_RUNNING && !engine->stopping.is_on &&
         engine->now >= app->places.hold_at && engine->now >= app->places.hold_failed_until &&
@@ -194,9 +196,10 @@ static void tell_counting(const struct gm_engine *engine, uint32_t id)
 {
     _Atomic uint32_t *is_counting = &engine->apps[id].ctl->is_counting;
     const uint32_t bit = 1u << engine->config.index;
-    if (has_places(engine, id) && !(atomic_load(is_counting) & bit))
+    const bool is_on = has_places(engine, id) || engine->is_short_of_room;
+    if (is_on && !(atomic_load(is_counting) & bit))
         atomic_fetch_or(is_counting, bit);
-    else if (!has_places(engine, id) && (atomic_load(is_counting) & bit))
+    else if (!is_on && (atomic_load(is_counting) & bit))
         atomic_fetch_and(is_counting, ~bit);
 }
 

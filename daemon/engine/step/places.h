@@ -4,8 +4,10 @@
 
 #include "daemon/engine/state/state.h"
 
-/* What an app touched in the window that has just ended, ascending by va. */
-void gm_engine_uses(struct gm_engine *engine, uint32_t app, const struct gm_use *uses, uint32_t n);
+/* What an app touched in the window that has just ended, ascending by va. `is_whole`: nothing
+ * else. What it needs may be another part of its memory now (gm_engine_fit). */
+void gm_engine_uses(struct gm_engine *engine, uint32_t app, const struct gm_use *uses, uint32_t n,
+                    bool is_whole);
 /* Places for the chunks of a new allocation. */
 void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation);
 /* The app is quiet or will soon be: its chunks are to get new places then. */

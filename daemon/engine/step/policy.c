@@ -115,10 +115,10 @@ static bool forbids_oversize(const struct gm_settings *admin, const struct gm_se
 }
 
 /* For good: what its graphs use must be known when there is memory on the host. */
-static void set_oversize(struct gm_client *client, bool is_oversize)
+static void set_oversize(const struct gm_engine *engine, struct gm_client *client, bool is_oversize)
 {
     client->is_oversize = is_oversize;
-    if (is_oversize && client->ctl)
+    if ((is_oversize || engine->config.fits_working_sets) && client->ctl)
         atomic_fetch_or(&client->ctl->is_counting, GM_MAY_COUNT);
 }
 
@@ -132,14 +132,14 @@ void gm_engine_judge_oversize(const struct gm_engine *engine, struct gm_client *
     if (!read_oversize(client->wishes.oversize, &own) ||
         (!gm_engine_is_admin(client->uid) && forbids_oversize(&admin, &own)))
         own.has = 0;
-    set_oversize(client, is_oversize_by(engine, &admin, &own));
+    set_oversize(engine, client, is_oversize_by(engine, &admin, &own));
 }
 
 /* What was said of its size has changed, for memory that it asks for from now on. */
 static void resize(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    set_oversize(app->client, is_oversize_by(engine, &app->policy.admin, &app->policy.own));
+    set_oversize(engine, app->client, is_oversize_by(engine, &app->policy.admin, &app->policy.own));
 }
 
 /* The cap that holds. */

@@ -79,7 +79,8 @@ uint64_t gm_engine_places_room(const struct gm_engine *engine, uint32_t id)
 
 uint64_t gm_engine_above_cap(const struct gm_engine *engine, uint32_t id)
 {
-    if (!engine->apps[id].session || engine->stopping.is_on || !gm_engine_is_capped(engine, id))
+    const bool is_bounded = gm_engine_is_capped(engine, id) || engine->is_short_of_room;
+    if (!engine->apps[id].session || engine->stopping.is_on || !is_bounded)
         return 0;
     return gm_less(engine->table->apps[id].resident, gm_engine_places_room(engine, id));
 }

@@ -14,6 +14,7 @@
 #include "daemon/engine/step/allocs.h"
 #include "daemon/engine/step/answers.h"
 #include "daemon/engine/step/apps.h"
+#include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/budget.h"
 #include "daemon/engine/step/check.h"
 #include "daemon/engine/step/chunks.h"
@@ -41,7 +42,8 @@ static void take_uses(struct gm_engine *engine, uint32_t id, const struct gm_use
         }
         uses[i] = (struct gm_use){.va = entries[i].va, .count = entries[i].count};
     }
-    gm_engine_uses(engine, id, uses, n);
+    gm_engine_uses(engine, id, uses, n, true);
+    gm_engine_fit(engine, id);
 }
 
 /* False: nothing has changed that anything else follows from. */

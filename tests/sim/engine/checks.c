@@ -82,7 +82,8 @@ static void check_size(struct program *p, const struct gm_engine *engine)
         return;
     const bool is_oversize = gm_engine_is_oversize(engine, id);
     const uint64_t beyond = engine->table->apps[id].beyond;
-    p->was_oversize = p->was_oversize || is_oversize || gm_engine_is_capped(engine, id);
+    p->was_oversize = p->was_oversize || is_oversize || gm_engine_is_capped(engine, id) ||
+                      engine->is_short_of_room;
     require(beyond % GM_CHUNK_MIN == 0 && beyond <= engine->table->apps[id].committed,
             "app %u has %lu bytes beyond the budget, of %lu", id, beyond,
             engine->table->apps[id].committed);

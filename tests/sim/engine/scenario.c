@@ -177,6 +177,7 @@ static void draw_machine(void)
         .disk_dir = "/nowhere",
         .disk = has_lower && chance_percent(70) ? chunks(1 + chance_below(150)) : 0,
         .is_oversize = chance_percent(25),
+        .fits_working_sets = chance_percent(50),
         .has_shadows = chance_percent(75),
         .is_prefetching = chance_percent(75),
         .is_waiting_when_full = chance_percent(50),
