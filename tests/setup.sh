@@ -6,6 +6,7 @@
 #   sh tests/setup.sh           install and build into build/
 #   sh tests/setup.sh --user    the same without tests and benches, and without what only they need
 #   sh tests/setup.sh --cupti   fetch CUPTI's headers as well (tests/gpu/crosscheck is built if they are there)
+#   sh tests/setup.sh --sanitizer   fetch NVIDIA's Compute Sanitizer API as well (mux-ctl profile is complete if it is there)
 #   sh tests/setup.sh --portable [DIR]
 #                               build into DIR (build-portable) with libuv and cJSON linked statically: a folder
 #                               that runs on another distribution
@@ -91,6 +92,17 @@ gm_fetch_cupti() {
         gm_die "pip could not fetch nvidia-cuda-cupti 13.0"
     [ -f "$root/build/cuda/nvidia/cu13/include/cupti_callbacks.h" ] ||
         gm_die "the wheel of nvidia-cuda-cupti 13.0 holds no cupti_callbacks.h"
+}
+
+# The Compute Sanitizer API likewise: its headers for the build, and its library for programs that are profiled.
+gm_fetch_sanitizer() {
+    gm_has python3 && python3 -m pip --version > /dev/null 2>&1 || gm_apt python3 python3-pip ca-certificates
+    echo "setup: fetching the Compute Sanitizer API from PyPI into build/cuda"
+    PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-compile --no-deps \
+        --only-binary=:all: --upgrade --target "$root/build/cuda" 'nvidia-cuda-sanitizer-api==13.5.25' ||
+        gm_die "pip could not fetch nvidia-cuda-sanitizer-api 13.5.25"
+    [ -f "$root/build/cuda/nvidia/cu13/compute-sanitizer/include/sanitizer.h" ] ||
+        gm_die "the wheel of nvidia-cuda-sanitizer-api holds no sanitizer.h"
 }
 
 # gm_install [user]: everything that a build and its tests need; with "user", all but what only tests need.
@@ -189,10 +201,11 @@ case $0 in
     root=$(cd "$(dirname "$0")/.." && pwd)
     case ${1:-} in
     --cupti) gm_install && gm_fetch_cupti && echo "setup: CUPTI's headers are there" ;;
+    --sanitizer) gm_install && gm_fetch_sanitizer && echo "setup: the Compute Sanitizer API is there" ;;
     --user) gm_install user && gm_configure "$root/build" -DGM_TESTS=OFF && gm_build "$root/build" && echo "setup: build/ is ready" ;;
     '') gm_install && gm_configure "$root/build" -DGM_GPU_PROGRAMS=ON && gm_build "$root/build" && echo "setup: build/ is ready" ;;
     --portable) gm_install && gm_portable "${2:-$root/build-portable}" ;;
-    *) gm_die "usage: sh tests/setup.sh [--user | --cupti | --portable [DIR]]" ;;
+    *) gm_die "usage: sh tests/setup.sh [--user | --cupti | --sanitizer | --portable [DIR]]" ;;
     esac
     ;;
 esac

@@ -11,8 +11,9 @@ fail() {
     exit 1
 }
 
-# What is below the prefix; LIB is the folder of libraries.
-sort > "$dir/list" << 'END'
+# What is below the prefix; LIB is the folder of libraries. The profiler's library is there if it was built.
+sort > "$dir/list" << END
+$([ ! -f "$BUILD/profiler/libgpumux-profile.so" ] || echo LIB/libgpumux-profile.so)
 bin/gpumuxd
 bin/mux-ctl
 include/gpumux.h
@@ -25,10 +26,11 @@ share/man/man5/gpumux.conf.5
 share/man/man7/libgpumux.7
 share/man/man8/gpumuxd.8
 END
+sed -i '/^$/d' "$dir/list"
 
 # expect STAGE PREFIX: below STAGE is that list, and each unit starts PREFIX/bin/gpumuxd.
 expect() {
-    (cd "$1$2" && find . ! -type d) | sed -E 's,^\./,,; s,^lib[^ ]*/(libgpumux.so)$,LIB/\1,' | sort > "$dir/found"
+    (cd "$1$2" && find . ! -type d) | sed -E 's,^\./,,; s,^lib[^ ]*/(libgpumux(-profile)?.so)$,LIB/\1,' | sort > "$dir/found"
     diff "$dir/list" "$dir/found" > "$dir/diff" || fail "below $1$2 (<: lacking, >: too much): $(cat "$dir/diff")"
     for kind in system user; do
         unit=$1$2/lib/systemd/$kind/gpumuxd.service
