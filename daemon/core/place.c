@@ -88,6 +88,8 @@ static void warm_allocation(struct gm_table *table, const struct gm_allocation *
         heat += (uint64_t)last.count * ((end - from) >> GM_CHUNK_SHIFT);
         gm_table_note_use(table, c, add_heat(chunk->heat, heat * GM_PLACE_USE >> chunk->class),
                           chunk->has_place || is_place);
+        if (is_place && chunk->trust == GM_TRUST_TRIED) /* it is more than reached */
+            gm_table_trust(table, c, GM_TRUST_WINDOWS);
         if (heat > 0 && !chunk->is_freed && !chunk->is_fixed)
             touch(table, c, order, warmed);
         add_known(known, chunk);
@@ -146,6 +148,8 @@ static unsigned rank_of(const struct gm_chunk *chunk, uint32_t newest)
     uint64_t heat = chunk->heat;
     if (chunk->is_cold) /* those that are there stay before others come */
         return where_is(chunk) == ON_GPU;
+    if (chunk->trust != GM_TRUST_WINDOWS && heat < GM_PLACE_KNOWN) /* nobody saw how it is used */
+        heat = GM_PLACE_KNOWN;
     if (is_small && heat == 0)
         heat += 2 * GM_PLACE_FLOOR;
     if (chunk->allocation == newest)

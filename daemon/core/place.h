@@ -21,7 +21,8 @@
  * used equally often stay where they are: a report in the middle of a step shows some of them at
  * one step more, which is less than a quarter as soon as steps are many, and GM_PLACE_FLOOR before.
  *
- * What is cold gives way to all that is not, whatever its heat.
+ * What is cold gives way to all that is not, whatever its heat. What the check found to be needed
+ * (check.h), though no window saw it, is taken for as hot as what is known is on average.
  *
  * What is not known is guessed. A small chunk (below 32 MiB) belongs to activations, workspaces or
  * the scratch memory of libraries, the hottest memory of all: it ranks above all chunks of 32 MiB,

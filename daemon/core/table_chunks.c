@@ -326,9 +326,12 @@ void gm_table_note_use(struct gm_table *table, uint32_t index, uint32_t heat, bo
     gm_chunk_at(table, index)->has_place = has_place;
 }
 
+/* What the check says goes before what windows say. */
 static void set_cold(struct gm_table *table, struct gm_chunk *chunk, bool is_cold)
 {
     const uint64_t bytes = gm_class_bytes(chunk->class);
+    if (chunk->trust != GM_TRUST_WINDOWS)
+        is_cold = chunk->trust == GM_TRUST_TRIED;
     if (chunk->is_cold != is_cold)
         gm_app_at(table, chunk->app)->cold += is_cold ? bytes : -bytes;
     chunk->is_cold = is_cold;
@@ -349,11 +352,25 @@ void gm_table_set_cold(struct gm_table *table, uint32_t index, bool is_cold)
     set_cold(table, chunk, is_cold);
 }
 
+void gm_table_trust(struct gm_table *table, uint32_t index, enum gm_trust trust)
+{
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
+    assert(!chunk->is_freed && !chunk->is_fixed);
+    chunk->trust = (uint8_t)trust;
+    set_cold(table, chunk, chunk->is_cold);
+}
+
+void gm_table_prove(struct gm_table *table, uint32_t index, bool is_proved)
+{
+    gm_chunk_at(table, index)->is_proved = is_proved;
+}
+
 void gm_table_fix_chunk(struct gm_table *table, uint32_t index, uint32_t share)
 {
     struct gm_chunk *chunk = gm_chunk_at(table, index);
     assert(gm_chunk_is_settled(chunk) && !chunk->is_fixed);
     unlist(table, index);
+    chunk->trust = GM_TRUST_WINDOWS;
     set_cold(table, chunk, false);
     chunk->is_fixed = true;
     gm_table_fix_frame(table, chunk->frame, share);
@@ -545,6 +562,7 @@ void gm_table_free_chunk(struct gm_table *table, uint32_t index)
     if (chunk->is_freed)
         return;
     unlist(table, index);
+    chunk->trust = GM_TRUST_WINDOWS;
     set_cold(table, chunk, false);
     chunk->is_freed = true;
     app->chunks--;

@@ -13,6 +13,9 @@ void gm_table_note_use(struct gm_table *table, uint32_t chunk, uint32_t heat, bo
 void gm_table_touch(struct gm_table *table, uint32_t chunk, uint32_t order);
 /* Whether it was not touched for long. It is not freed or fixed. */
 void gm_table_set_cold(struct gm_table *table, uint32_t chunk, bool is_cold);
+/* What the check says of it (check.h), which is not freed or fixed. */
+void gm_table_trust(struct gm_table *table, uint32_t chunk, enum gm_trust trust);
+void gm_table_prove(struct gm_table *table, uint32_t chunk, bool is_proved);
 
 /* Its eviction begins: its app is to unmap it, and its data goes to `page`, where its shadow is if
  * it has one. */

@@ -18,6 +18,14 @@ enum gm_chunk_list {
     GM_LIST_TO_MAP,   /* to_map */
 };
 
+/* What the check says of a chunk (check.h). */
+enum gm_trust {
+    GM_TRUST_WINDOWS, /* nothing: it is cold if windows say so */
+    GM_TRUST_NEEDED,  /* it is not cold, whatever they say: it may be guilty */
+    GM_TRUST_KEPT,    /* ... it is, and stays needed for as long as it lives */
+    GM_TRUST_TRIED,   /* it is cold, though an address that they saw reaches over it */
+};
+
 struct gm_chunk {
     uint64_t va;
     uint64_t hash[2]; /* of its copy below the GPU, or of its shadow, if has_hash */
@@ -36,6 +44,8 @@ struct gm_chunk {
     uint32_t opens; /* gm_app.gate.opens at which it is still as its shadow; see engine/shadows.c */
     uint8_t shadow; /* enum gm_shadow */
     bool has_hash;
+    uint8_t trust;  /* enum gm_trust */
+    bool is_proved; /* it is mapped on the host, and nothing reads it */
     uint8_t class;
     uint8_t tier;  /* enum gm_tier: where the authoritative copy is */
     uint8_t state; /* enum gm_chunk_state; its one setter: gm_table_turn_chunk */

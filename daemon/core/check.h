@@ -1,0 +1,106 @@
+/*
+ * The check: what crosses the link while programs run tells whether what is taken for cold is cold.
+ * Pure: judges samples of the link, and says which memory is to be on the GPU after all, or is to
+ * be tried on the host. Owns struct gm_check, and the trust and proof of chunks. Called by the
+ * engine; changes the table through gm_table_trust and gm_table_prove only.
+ *
+ * Windows say which memory is cold: it lies on the host, and the GPU can still read it there. They
+ * can be wrong: a kernel may follow a pointer that lies in memory, which no launch names. They can
+ * also see too much: one address reaches over all that lies behind it, though the program touches
+ * little of it. The link tells both, but not whose memory it was. So memory is searched as coins
+ * are for the false ones, in groups:
+ *
+ *   traffic   What lies on the host and was not proved to be cold is suspect. Half of the suspects
+ *             goes to the GPU, the coldest first: no window ever saw them, so nothing speaks for
+ *             them. If that ends the traffic, the others are proved; if not, half of those goes,
+ * and so on. The last eighth goes at once: the program is slow until then. What was suspect alone
+ * is needed for as long as it lives. quiet     All that lay on the host is proved. Then more is
+ * tried there: half of what was brought back, or half of what only the reach of an address calls
+ * hot.
+ *
+ * A try that fails is searched to the end. It finds a chunk that is guilty alone, or proves a part
+ * of what was tried: so it ends, when all is the one or the other. Tries cost time, so the more of
+ * them fail in a row, the longer the next one waits.
+ *
+ * If no memory is suspect any more, others use the link: what is proved is suspect then, and if
+ * there is none either, nothing can be told for a while (GM_CHECK_FOREIGN).
+ *
+ * What explains traffic. A program's own copies cross the link, and kernels may read host memory of
+ * the program: those samples say nothing, or less. What the program has on the host that is hot
+ * explains all. The caller leaves out samples in which gpumux copied.
+ */
+#ifndef GM_CORE_CHECK_H
+#define GM_CORE_CHECK_H
+
+#include "daemon/core/table.h"
+#include "daemon/core/tunables.h"
+
+/* An app as the check knows it. */
+struct gm_check_app {
+    uint64_t sum;             /* unexplained bytes a second, summed over the newest samples, */
+    uint32_t n;               /* ... so many, GM_CHECK_SAMPLES at most, */
+    uint32_t quiet;           /* samples since its memory on the host changed, without traffic */
+    uint32_t wrong;           /* how often what was proved was touched after all */
+    uint64_t copied;          /* bytes that it copied over the link, as it last said; */
+    uint64_t in_flight;       /* ... of which so many may still be on their way */
+    uint64_t mapped;          /* launches that named host memory, likewise */
+    uint64_t explained_until; /* those may be running until then */
+    uint32_t searched;        /* suspects when its search began; 0: there is none */
+    bool is_trying;           /* what is suspect is tried on the host */
+    uint32_t failed;          /* tries that failed in a row */
+    uint64_t try_at;          /* no try before */
+};
+
+struct gm_check {
+    struct gm_check_app *apps; /* by id */
+    uint32_t max_apps;
+    uint64_t off_until; /* others use the link: nothing is judged before */
+    uint64_t off_ns;    /* ... which was so long; longer each time that it happens again soon */
+};
+
+/* What an app that ran all the time of a sample did meanwhile. */
+struct gm_check_part {
+    uint32_t app;
+    bool is_explained; /* it has memory on the host that is used as everybody knows */
+    uint64_t copied;   /* as it says: bytes, and launches, since its start */
+    uint64_t mapped;
+    enum { GM_CHECK_OPEN, GM_CHECK_QUIET, GM_CHECK_TRAFFIC } finding; /* the answer */
+};
+
+struct gm_check_sample {
+    uint64_t begin, end; /* of it, nanoseconds */
+    uint64_t rate;       /* bytes a second, both directions together */
+};
+
+/* `apps`: max_apps of them, all zero. */
+void gm_check_init(struct gm_check *check, struct gm_check_app *apps, uint32_t max_apps);
+/* A new app has this id. `copied` and `mapped` as it says. */
+void gm_check_begin(struct gm_check *check, uint32_t app, uint64_t copied, uint64_t mapped);
+/* What the app has on the host is changing: what was seen before says nothing of it. */
+void gm_check_change(struct gm_check *check, uint32_t app);
+
+/* Judge a sample: fills in what is found of each app. */
+void gm_check_judge(struct gm_check *check, const struct gm_check_sample *sample,
+                    struct gm_check_part *parts, uint32_t n);
+
+struct gm_check_step {
+    enum {
+        GM_CHECK_NONE,
+        GM_CHECK_BACK,    /* the app's `chunks` are needed: they are to come to the GPU */
+        GM_CHECK_TRY,     /* ... are to be tried on the host */
+        GM_CHECK_FOREIGN, /* others use the link: the check is off until off_until */
+    } kind;
+    uint32_t app, chunks;
+    uint64_t bytes;
+};
+
+/* What follows from what was found. `is_short`: memory on the host would serve others. Linear in
+ * the apps' chunks, if there is a finding. */
+struct gm_check_step gm_check_follow(struct gm_check *check, struct gm_table *table,
+                                     const struct gm_check_part *parts, uint32_t n, bool is_short,
+                                     uint64_t now);
+
+/* All memory that the app has on the host is cold, so that it reads none of it. */
+bool gm_check_is_all_cold(const struct gm_table *table, uint32_t app);
+
+#endif

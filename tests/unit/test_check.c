@@ -1,0 +1,480 @@
+/*
+ * core/check: which samples tell something, and the search, in random worlds. A world has programs
+ * whose memory is hot, cold, or only reached by an address; some of what windows do not see is
+ * touched all the same. What is cold, as windows and the check say together, lies on the host. The
+ * search must end the traffic in a few steps, find all that is touched and nothing else, bring
+ * everything else back to the host, and then be still.
+ */
+#include "daemon/core/check.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "daemon/core/table_write.h"
+
+#define MIB (1ull << 20)
+#define GB 1000000000ull
+#define BASE (1ull << 40)
+#define SAMPLE_NS (84 * GM_MS)
+enum { APPS = 3, MAX_CHUNKS = 2048 };
+
+struct world {
+    void *memory;
+    struct gm_table *table;
+    struct gm_check check;
+    struct gm_check_app apps[APPS];
+    struct gm_check_part parts[APPS];
+    uint32_t n; /* apps that run */
+    bool is_touched[MAX_CHUNKS];
+    bool is_short;
+    uint64_t random, next_va, now, foreign;
+    uint64_t period, burst; /* touches last so long in each period; 0: all the time */
+    bool is_read;           /* what is touched lies on the host */
+    /* So far. */
+    uint32_t backs, tries, moved, given_up;
+    struct gm_check_step last;
+};
+
+static uint64_t draw(struct world *world, uint64_t below)
+{
+    world->random = world->random * 6364136223846793005u + 1442695040888963407u;
+    return below ? (world->random >> 33) % below : 0;
+}
+
+static void begin(struct world *world, uint32_t apps, uint64_t seed)
+{
+    memset(world, 0, sizeof *world);
+    world->memory = calloc(1, gm_table_size(APPS, MAX_CHUNKS, MAX_CHUNKS));
+    assert_non_null(world->memory);
+    world->table = gm_table_init(world->memory, APPS, MAX_CHUNKS, MAX_CHUNKS, 1ull << 40);
+    gm_check_init(&world->check, world->apps, APPS);
+    world->random = seed * 2 + 1;
+    world->next_va = BASE;
+    world->n = apps;
+    world->is_short = true;
+    world->now = GM_S;
+    for (uint32_t i = 0; i < apps; i++) {
+        assert_true(gm_table_add_app(world->table, i, 1000));
+        gm_check_begin(&world->check, i, 0, 0);
+        world->parts[i] = (struct gm_check_part){.app = i};
+    }
+}
+
+static void end(struct world *world)
+{
+    free(world->memory);
+}
+
+#define EACH_CHUNK(world, app, c)                                                                  \
+    for (uint32_t a_ = (world)->table->apps[app].allocations.head; a_ != GM_NONE;                  \
+         a_ = (world)->table->allocations[a_].next)                                                \
+        for (uint32_t c = (world)->table->allocations[a_].first; c != GM_NONE;                     \
+             c = (world)->table->chunks[c].sibling)
+
+static uint32_t on_host(const struct world *world, bool is_touched)
+{
+    uint32_t n = 0;
+    for (uint32_t app = 0; app < world->n; app++)
+        EACH_CHUNK(world, app, c)
+    n += world->table->chunks[c].state == GM_CHUNK_ON_HOST && (!is_touched || world->is_touched[c]);
+    return n;
+}
+
+/* A window ends, in which nothing cold was touched, and everything lies where it is to lie. */
+static void settle(struct world *world)
+{
+    for (uint32_t app = 0; app < world->n; app++) {
+        bool has_changed = false;
+        EACH_CHUNK(world, app, c)
+        {
+            struct gm_chunk *chunk = gm_chunk_at(world->table, c);
+            gm_table_set_cold(world->table, c, chunk->heat == 0);
+            const uint8_t state = chunk->is_cold ? GM_CHUNK_ON_HOST : GM_CHUNK_RESIDENT;
+            world->moved += chunk->state != state;
+            has_changed = has_changed || chunk->state != state;
+            chunk->state = state;
+        }
+        if (has_changed)
+            gm_check_change(&world->check, app);
+    }
+    world->is_read = on_host(world, true) > 0;
+}
+
+enum kind { COLD, REACHED, HOT };
+
+/* An allocation of so many chunks of 32 MiB. Returns the first; they follow by `sibling`. */
+static uint32_t allocate(struct world *world, uint32_t app, uint32_t chunks, enum kind kind)
+{
+    const uint64_t bytes = chunks * 32 * MIB;
+    const uint32_t index = gm_table_add_allocation(world->table, app, world->next_va, bytes);
+    assert_int_not_equal(index, GM_NONE);
+    world->next_va += bytes;
+    const uint32_t first = world->table->allocations[index].first;
+    for (uint32_t c = first; c != GM_NONE; c = world->table->chunks[c].sibling) {
+        gm_table_note_use(world->table, c, kind == COLD ? 0 : 900,
+                          kind == HOT || (kind == REACHED && c == first));
+        gm_table_set_cold(world->table, c, kind == COLD);
+    }
+    return first;
+}
+
+static uint32_t nth(const struct world *world, uint32_t c, uint32_t n)
+{
+    while (n-- > 0)
+        c = world->table->chunks[c].sibling;
+    return c;
+}
+
+static uint64_t rate_of(struct world *world)
+{
+    const bool is_at_it = world->period == 0 || world->now % world->period < world->burst;
+    uint64_t rate = draw(world, GB / 10) + world->foreign;
+    if (world->is_read && is_at_it)
+        rate += GB + draw(world, 50 * GB);
+    return rate;
+}
+
+/* One more sample, of all programs. */
+static void step(struct world *world)
+{
+    const struct gm_check_sample sample = {
+        .begin = world->now, .end = world->now + SAMPLE_NS, .rate = rate_of(world)};
+    world->now = sample.end;
+    gm_check_judge(&world->check, &sample, world->parts, world->n);
+    world->last = gm_check_follow(&world->check, world->table, world->parts, world->n,
+                                  world->is_short, world->now);
+    world->backs += world->last.kind == GM_CHECK_BACK;
+    world->tries += world->last.kind == GM_CHECK_TRY;
+    world->given_up += world->last.kind == GM_CHECK_FOREIGN;
+    if (world->last.kind != GM_CHECK_NONE)
+        settle(world);
+}
+
+static void run(struct world *world, uint64_t ns)
+{
+    for (const uint64_t until = world->now + ns; world->now < until;)
+        step(world);
+}
+
+static uint32_t log2_up(uint32_t n)
+{
+    uint32_t log = 0;
+    while (1u << log < n)
+        log++;
+    return log;
+}
+
+/* ---- the search ---- */
+
+/* One hidden chunk among many: a step halves what is possible. */
+static void test_one(void **state)
+{
+    struct world world;
+    (void)state;
+    for (uint32_t at = 0; at < 32; at++) {
+        begin(&world, 1, at);
+        const uint32_t hot = allocate(&world, 0, 8, HOT);
+        const uint32_t cold = allocate(&world, 0, 32, COLD);
+        world.is_touched[nth(&world, cold, at)] = true;
+        settle(&world);
+        const uint64_t begun = world.now;
+        while (on_host(&world, true) > 0)
+            step(&world);
+        assert_in_range(world.now - begun, 0, 2 * GM_S);
+        assert_in_range(world.backs, 1, 4);
+        run(&world, 600 * GM_S);
+        assert_int_equal(on_host(&world, false), 31); /* all but that one */
+        assert_int_equal(on_host(&world, true), 0);
+        assert_int_equal(world.table->chunks[nth(&world, cold, at)].trust, GM_TRUST_KEPT);
+        assert_int_equal(world.table->chunks[hot].state, GM_CHUNK_RESIDENT);
+        const uint32_t moved = world.moved;
+        run(&world, 600 * GM_S);
+        assert_int_equal(world.moved, moved);
+        end(&world);
+    }
+}
+
+/* Many programs, with many hidden chunks, all at once. */
+static void test_random(void **state)
+{
+    struct world world;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        uint32_t all = 0, guilty = 0;
+        begin(&world, 1 + (uint32_t)(seed % APPS), seed);
+        for (uint32_t app = 0; app < world.n; app++) {
+            allocate(&world, app, 1 + (uint32_t)draw(&world, 8), HOT);
+            const uint32_t n = (uint32_t)draw(&world, 200);
+            const uint32_t cold = n > 0 ? allocate(&world, app, n, COLD) : 0;
+            for (uint64_t hidden = n > 0 ? draw(&world, 6) : 0; hidden > 0; hidden--)
+                world.is_touched[nth(&world, cold, (uint32_t)draw(&world, n))] = true;
+            all += n;
+        }
+        for (uint32_t c = 0; c < MAX_CHUNKS; c++)
+            guilty += world.is_touched[c];
+        settle(&world);
+        for (const uint64_t until = world.now + 10 * GM_S; on_host(&world, true) > 0;) {
+            step(&world);
+            assert_true(world.now < until);
+        }
+        run(&world, 3600 * GM_S);
+        assert_int_equal(on_host(&world, true), 0);
+        assert_int_equal(on_host(&world, false), all - guilty);
+        assert_int_equal(world.given_up, 0);
+        /* Each that is guilty spoils as many tries as there are halves, each with a few steps. */
+        assert_in_range(world.backs, guilty > 0, 5 * (guilty + world.n) * (log2_up(all + 1) + 1));
+        const uint32_t moved = world.moved;
+        run(&world, 600 * GM_S);
+        assert_int_equal(world.moved, moved);
+        end(&world);
+    }
+}
+
+/* What only an address reaches is tried on the host, the far part first; nothing, while all fits.
+ */
+static void test_reached(void **state)
+{
+    struct world world;
+    (void)state;
+    for (uint32_t used = 1; used <= 256; used *= 4) {
+        begin(&world, 1, used);
+        world.is_short = false;
+        const uint32_t first = allocate(&world, 0, 512, REACHED);
+        for (uint32_t i = 0; i < used; i++)
+            world.is_touched[nth(&world, first, i)] = true;
+        settle(&world);
+        world.moved = 0;
+        run(&world, 60 * GM_S);
+        assert_int_equal(world.moved, 0);
+        world.is_short = true;
+        run(&world, 15 * GM_S); /* halves of what is left: half, a quarter, ... */
+        assert_true(on_host(&world, false) >= (512 - used) / 2);
+        assert_int_equal(world.table->chunks[first].state, GM_CHUNK_RESIDENT); /* it was seen */
+        run(&world, 24 * 3600 * GM_S);
+        assert_int_equal(on_host(&world, true), 0);
+        assert_int_equal(on_host(&world, false), 512 - used);
+        end(&world);
+    }
+}
+
+/* Of programs that run together only who touches something loses anything for good. */
+static void test_who(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 3, 1);
+    uint32_t cold[3];
+    for (uint32_t app = 0; app < 3; app++)
+        cold[app] = allocate(&world, app, 64, COLD);
+    world.is_touched[nth(&world, cold[1], 17)] = true;
+    settle(&world);
+    run(&world, 5 * GM_S);
+    assert_int_equal(on_host(&world, true), 0);
+    run(&world, 1200 * GM_S);
+    assert_int_equal(on_host(&world, false), 3 * 64 - 1);
+    end(&world);
+}
+
+/* The phase changes: other memory is touched. It is found as soon, though all was proved. */
+static void test_phases(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 1, 7);
+    const uint32_t cold = allocate(&world, 0, 256, COLD);
+    settle(&world);
+    run(&world, 60 * GM_S);
+    assert_int_equal(world.backs, 0);
+    for (uint32_t phase = 0; phase < 4; phase++) {
+        const uint32_t at = nth(&world, cold, 50 * phase + 9);
+        world.is_touched[at] = true;
+        settle(&world);
+        const uint64_t begun = world.now;
+        const uint32_t backs = world.backs;
+        while (world.backs == backs)
+            step(&world);
+        assert_in_range(world.now - begun, 0, GM_CHECK_SAMPLES * SAMPLE_NS);
+        while (on_host(&world, true) > 0)
+            step(&world);
+        assert_in_range(world.now - begun, 0, 2 * GM_S);
+        run(&world, 3600 * GM_S);
+        assert_int_equal(on_host(&world, false), 256 - 1 - phase);
+    }
+    end(&world);
+}
+
+/* A program that touches it every few seconds only is found, too, and does not move for ever. */
+static void test_bursts(void **state)
+{
+    struct world world;
+    (void)state;
+    for (uint64_t period = 1; period <= 16; period *= 4) {
+        begin(&world, 1, period);
+        const uint32_t cold = allocate(&world, 0, 64, COLD);
+        world.is_touched[nth(&world, cold, 40)] = true;
+        world.period = period * GM_S;
+        world.burst = 400 * GM_MS;
+        settle(&world);
+        run(&world, 3 * 3600 * GM_S);
+        assert_int_equal(on_host(&world, true), 0);
+        const uint32_t moved = world.moved;
+        run(&world, 3600 * GM_S);
+        assert_int_equal(world.moved, moved);
+        assert_true(on_host(&world, false) >= 60); /* proofs take longer than its periods by then */
+        end(&world);
+    }
+}
+
+/* Others use the link all the time: all comes back, in vain, and then the check is off. It looks
+ * again, more and more seldom. */
+static void test_foreign(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 2, 3);
+    allocate(&world, 0, 100, COLD);
+    allocate(&world, 1, 100, COLD);
+    settle(&world);
+    world.foreign = 3 * GB;
+    while (world.given_up == 0)
+        step(&world);
+    assert_int_equal(world.last.kind, GM_CHECK_FOREIGN);
+    assert_in_range(world.now, 0, 5 * GM_S);
+    assert_int_equal(on_host(&world, false), 200); /* windows alone decide */
+    const uint32_t moved = world.moved;
+    while (world.now + SAMPLE_NS < world.check.off_until)
+        step(&world);
+    assert_int_equal(world.moved, moved);
+    run(&world, 24 * 3600 * GM_S);
+    assert_in_range(world.given_up, 4, 32);
+    assert_in_range(world.moved, moved, 32 * moved);
+    world.foreign = 0;
+    run(&world, 4 * 3600 * GM_S);
+    assert_int_equal(on_host(&world, false), 200);
+    end(&world);
+}
+
+/* ---- samples ---- */
+
+static void judge(struct world *world, uint64_t rate)
+{
+    const struct gm_check_sample sample = {
+        .begin = world->now, .end = world->now + SAMPLE_NS, .rate = rate};
+    world->now = sample.end;
+    gm_check_judge(&world->check, &sample, world->parts, world->n);
+}
+
+/* Small copies of others, bursts that are small on average: nothing is found but quiet. */
+static void test_noise(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 1, 1);
+    for (uint32_t i = 1; i <= 10 * GM_CHECK_SAMPLES; i++) {
+        judge(&world, i % 3 == 0 ? GM_CHECK_RATE : GM_CHECK_RATE * 3 / 4);
+        assert_int_equal(world.parts[0].finding,
+                         i % GM_CHECK_SAMPLES == 0 ? GM_CHECK_QUIET : GM_CHECK_OPEN);
+    }
+    judge(&world, GM_CHECK_RATE * 2 + 1); /* more than two of the least */
+    assert_int_equal(world.parts[0].finding, GM_CHECK_TRAFFIC);
+    gm_check_change(&world.check, 0);
+    judge(&world, GM_CHECK_RATE + 1);
+    assert_int_equal(world.parts[0].finding, GM_CHECK_OPEN);
+    judge(&world, GM_CHECK_RATE + 1);
+    assert_int_equal(world.parts[0].finding, GM_CHECK_TRAFFIC);
+    end(&world);
+}
+
+/* What the program copies explains as much, also of what is still on its way; not for ever. */
+static void test_copies(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 2, 1);
+    for (int i = 0; i < 50;
+         i++) { /* 1.5 GB/s, of which a counter may see all in 20 ms or nothing */
+        world.parts[1].copied += 125000000;
+        judge(&world, i % 4 == 0 ? 6 * GB : 0);
+        assert_int_not_equal(world.parts[0].finding, GM_CHECK_TRAFFIC);
+    }
+    for (int i = 0; i < 40; i++)
+        judge(&world, 0);
+    judge(&world, 6 * GB);
+    assert_int_equal(world.parts[0].finding, GM_CHECK_TRAFFIC);
+    gm_check_change(&world.check, 0);
+    gm_check_change(&world.check, 1);
+    world.parts[1].copied += 10 * GB; /* all in one go: it takes 180 ms */
+    for (int i = 0; i < 2; i++) {
+        judge(&world, 55 * GB);
+        assert_int_not_equal(world.parts[1].finding, GM_CHECK_TRAFFIC);
+    }
+    for (int i = 0; i < 40; i++)
+        judge(&world, 0);
+    judge(&world, 6 * GB);
+    assert_int_equal(world.parts[1].finding, GM_CHECK_TRAFFIC);
+    end(&world);
+}
+
+/* Kernels that were given host memory, and hot memory on the host, explain anything. */
+static void test_explained(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 2, 1);
+    world.parts[0].mapped = 1;
+    for (uint64_t i = 0; i * SAMPLE_NS < GM_CHECK_MAPPED_NS; i++) {
+        judge(&world, 50 * GB);
+        assert_int_equal(world.parts[0].finding, GM_CHECK_OPEN);
+        assert_int_equal(world.parts[1].finding, GM_CHECK_OPEN);
+    }
+    world.now += GM_CHECK_MAPPED_NS;
+    world.parts[1].is_explained = true;
+    judge(&world, 50 * GB);
+    assert_int_equal(world.parts[0].finding, GM_CHECK_OPEN);
+    world.parts[1].is_explained = false;
+    judge(&world, 50 * GB);
+    assert_int_equal(world.parts[0].finding, GM_CHECK_TRAFFIC);
+    assert_int_equal(world.parts[1].finding, GM_CHECK_TRAFFIC);
+    end(&world);
+}
+
+/* What programs say may be anything. */
+static void test_hostile(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 2, 5);
+    const uint32_t cold = allocate(&world, 0, 40, COLD);
+    world.is_touched[cold] = true;
+    settle(&world);
+    for (int i = 0; i < 20000; i++) {
+        for (uint32_t app = 0; app < 2; app++) {
+            world.parts[app].copied = draw(&world, 4) == 0 ? UINT64_MAX : draw(&world, GB) << 40;
+            world.parts[app].mapped = draw(&world, 100) == 0 ? draw(&world, GB) : 0;
+        }
+        step(&world);
+        assert_true(world.apps[0].sum <= GM_CHECK_SAMPLES * GM_CHECK_RATE_MOST);
+    }
+    world.parts[0] = (struct gm_check_part){.app = 0};
+    world.parts[1] = (struct gm_check_part){.app = 1};
+    run(&world, 1200 * GM_S); /* and it is forgotten */
+    assert_int_equal(on_host(&world, true), 0);
+    assert_int_equal(on_host(&world, false), 39);
+    end(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one),     cmocka_unit_test(test_random),
+        cmocka_unit_test(test_reached), cmocka_unit_test(test_who),
+        cmocka_unit_test(test_phases),  cmocka_unit_test(test_bursts),
+        cmocka_unit_test(test_foreign), cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_copies),  cmocka_unit_test(test_explained),
+        cmocka_unit_test(test_hostile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
