@@ -1,5 +1,5 @@
 #!/bin/sh
-# sh bench/run-gpu.sh BUILD-DIR [--set SET] [--workloads W,...] [--budget S] [--only NAME]... [--full] [--disk DIR] [--simcuda]
+# sh bench/run-gpu.sh BUILD-DIR [--set SET] [--workloads W,...] [--budget S] [--only NAME]... [--full] [--disk DIR] [--simcuda] [-- OPTION...]
 #
 # The benches that need a GPU, in one call that ends within the budget:
 #
@@ -22,15 +22,13 @@
 # processors, 100 GiB of memory, 70 GiB on the GPU (60 for the first set) and 40 GiB on the disk. BUILD-DIR is a build
 # of this tree, made anywhere (tests/setup.sh --portable makes one that moves).
 #
-#   sh bench/run-gpu.sh build-portable --set working --cells three,hidden --budget 500
+#   sh bench/run-gpu.sh build-portable --set working --budget 500 -- --cells three,hidden
 #
 # runs working: programs of which a turn touches a part. A cell takes two minutes. So runs --set multi: programs that take
-# turns; python3 bench/multi.py --list names its cells, and --known shows those of an earlier result again.
+# turns; python3 bench/multi.py --list names its cells.
 #
 #   --set SET     memory, sched, overhead, latency, working or multi (memory)
 #   --workloads W,...  of latency (all but the chats)
-#   --cells C,...  of working or multi (all)
-#   --known FILE  an earlier result of multi
 #   --budget S    all of it ends within so many seconds (380)
 #   --only NAME   this one of any set, or predict, idle, hash, shadows, first, models (oversize.py with models), or gate, disk, plan or sched, which need no GPU; may be given several
 #                 times, and the budget is theirs
@@ -38,6 +36,7 @@
 #   --disk DIR    folder of the disk tier (/var/tmp)
 #   --simcuda     with small sizes on the simulated GPU, and no PyTorch: shows that everything runs, not how fast;
 #                 --budget 100 will do
+#   -- OPTION...  for working or multi itself
 #
 # A result of each goes to $OUT/bench with the logs of all in one more file, eight files at most; without $OUT to
 # BUILD-DIR/bench/results. GM_COMMIT names the commit where there is no git. What a page quotes is kept as a summary:
@@ -54,8 +53,7 @@ build=$(cd "$1" && pwd) || exit 2
 shift
 only=
 workloads=
-cells=
-known=
+options=
 set=memory
 full=
 simcuda=
@@ -67,8 +65,11 @@ while [ $# -gt 0 ]; do
     --only) only="$only ${2:?--only NAME}" && shift ;;
     --set) set=${2:?--set NAME} && shift ;;
     --workloads) workloads=${2:?--workloads NAME,...} && shift ;;
-    --cells) cells=${2:?--cells NAME,...} && shift ;;
-    --known) known="$known --known ${2:?--known FILE}" && shift ;;
+    --)
+        shift
+        options=$*
+        break
+        ;;
     --full) full=1 ;;
     --disk) disk=${2:?--disk DIR} && shift ;;
     --simcuda) simcuda=1 ;;
@@ -279,11 +280,11 @@ script overhead ${simcuda:+--turn 5ms --rounds 6}
 # shellcheck disable=SC2086
 script latency ${workloads:+--workloads "$workloads"} ${simcuda:+--programs app --window 300ms}
 # shellcheck disable=SC2086
-script working ${cells:+--cells "$cells"} ${simcuda:+--programs app --link-bytes 32M --link-rounds 1 --pool 64M --piece 4M --touch 8M \
-    --hidden 8M --decoder 56M --budget 96M --beside-budget 72M --quantum 100ms --warm 1s --block 500ms --found 1s}
+script working ${simcuda:+--programs app --link-bytes 32M --link-rounds 1 --pool 64M --piece 4M --touch 8M \
+    --hidden 8M --decoder 56M --budget 96M --beside-budget 72M --quantum 100ms --warm 1s --block 500ms --found 1s} $options
 # shellcheck disable=SC2086
-script multi $known ${cells:+--cells "$cells"} ${simcuda:+--link-bytes 32M --link-rounds 1 --programs app --piece 8M \
-    --decoder 32M --cnn 32M --kernel 32M --pair-budget 64M --warm 300ms --block 400ms --rounds 1 --turns 100ms}
+script multi ${simcuda:+--link-bytes 32M --link-rounds 1 --programs app --piece 8M \
+    --decoder 32M --cnn 32M --kernel 32M --pair-budget 64M --warm 300ms --block 400ms --rounds 1 --turns 100ms} $options
 # shellcheck disable=SC2086
 script predict ${simcuda:+--link-bytes 32M --link-rounds 1 --pool 64M --touch 16M --piece 4M --hidden 8M --quantum 100ms \
     --most 5s}
