@@ -88,13 +88,11 @@ class Allocation:
             self.touched[place] |= is_touched
 
 
-def truth_of(file):
-    """The allocations that a program wrote down (bench/app: map)."""
+def truth_of(pieces):
+    """The allocations of these pieces (programs.Standin.map)."""
     found = {}
-    with open(file, encoding="ascii") as lines:
-        for line in lines:
-            whole, va, count, is_touched = map(int, line.split())
-            found.setdefault(whole, Allocation(whole)).add(va, count, bool(is_touched))
+    for whole, va, count, is_touched in pieces:
+        found.setdefault(whole, Allocation(whole)).add(va, count, bool(is_touched))
     return list(found.values())
 
 
@@ -125,9 +123,7 @@ def compare(allocations, marks, window):
 def watch(rig, row, program, other, daemon):
     """Compare each window of the program while both work."""
     args = rig.args
-    file = os.path.join(rig.work, "map")
-    program.ask(f"map {file}", 60)
-    allocations, marks = truth_of(file), Marks(program.pid)
+    allocations, marks = truth_of(program.map()), Marks(program.pid)
     end = time.monotonic() + min(args.most / 1000, rig.left() / 2)
     last = None
     while time.monotonic() < end and len(row["windows"]) < args.windows:

@@ -174,9 +174,15 @@ class Standin(Worker, App):
     def check(self):
         self.ask("check", self.patience)
 
+    def map(self):
+        """Of each of its pieces the address of its allocation, its own, its bytes, and 1 if a pass touches it."""
+        file = os.path.join(self.rig.work, f"{self.name}.map")
+        self.ask(f"map {file}", self.patience)
+        with open(file, encoding="ascii") as lines:
+            return [tuple(map(int, line.split())) for line in lines]
+
     def footprint(self):
-        options = self.plan.options
-        touched = options[options.index("--touch") + 1] if "--touch" in options else self.plan.bytes
+        touched = sum(count for _, _, count, is_touched in self.map() if is_touched)
         return (touched, 0) if self.words[1] == "verify" else (0, touched)
 
     def begin_load(self):

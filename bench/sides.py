@@ -43,9 +43,9 @@ def end(side):
 
 
 def rates(side, ms):
-    """Units a second of each in a block in which all of a side work."""
+    """Units a second of each in a block in which all of a side work; of a unit that the block's end cuts, its part."""
     begun, lists = programs.work_together(side, ms)
-    return [sum(ended <= begun + ms for ended, _, _ in units) * 1000 / ms for units in lists]
+    return [sum(min(1, max(0, 1 - (ended - begun - ms) / took)) for ended, took, _ in units) * 1000 / ms for units in lists]
 
 
 def moved_since(daemon, before):

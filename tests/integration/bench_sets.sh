@@ -25,6 +25,7 @@ import working
 units = [(100 * i, 100 if i < 20 else 10, True) for i in range(1, 61)]
 assert abs(working.until_found(units, 15) - 2) < .11, working.until_found(units, 15)
 assert working.until_found(units, 5) is None
+assert working.until_found(units + [(6000 + 100 * i, 100, True) for i in range(1, 10)], 15) is None # it is slow again
 assert working.until_found([(10 * i, 10, True) for i in range(1, 10)], 15) == .01
 END
 bench working --pool 32M --piece 2M --touch 4M --hidden 4M --decoder 28M --budget 48M --beside-budget 36M \
@@ -85,6 +86,7 @@ for row in one["rows"] + other["rows"]:
     assert row["is_right"] and row["share"] > 0 and 0 < row["ideal"]["share"] <= 1, row["cell"]
     assert (row["bytes"] > 0) == (row["over"] > 100), (row["cell"], row["bytes"])
     assert (row["ideal"]["rate"] > 0) == (row["over"] > 100), row["cell"]
+assert one["rows"][5]["footprints"][0][:2] == [0, 8 << 20], one["rows"][5]["footprints"] # of 16 MiB
 assert len(one["rows"][2]["shares"]) == 6 and not one["left_out"], one["left_out"]
 END
 
