@@ -43,7 +43,7 @@ struct gm_ctl {
     _Atomic uint64_t epoch;       /* of the newest CLOSE */
     _Atomic uint32_t has_rhythm;  /* not 0: announce requests that come at a steady rate (EXPECT) */
     _Atomic uint32_t is_paused;   /* not 0: it has no turns until somebody resumes it */
-    _Atomic uint32_t is_counting; /* a bit a GPU: report what launches use (USES); and below */
+    _Atomic uint32_t is_counting; /* a bit a GPU: mark what is touched (windows.h); and below */
     _Atomic uint32_t window;      /* the number of its window now: windows.h */
     uint64_t budget[GM_GPUS_MAX]; /* bytes by gpumux GPU index: what the app could have in all */
     uint64_t room[GM_GPUS_MAX];   /* bytes by gpumux GPU index: what the app could allocate now */
@@ -73,9 +73,7 @@ _Static_assert(sizeof(struct gm_slot) == GM_CACHE_PAIR, "its own lines of cache"
 /* In a word of gm_stat.spares: neither side may take this one (any more). */
 #define GM_SPARE_BUSY 1u
 
-/* In gm_ctl.is_counting: it may have memory on the host some day, so what graphs use is to be
- * noted.
- */
+/* In gm_ctl.is_counting: it may have to mark some day, so what graphs touch is to be noted. */
 #define GM_MAY_COUNT (1u << 31)
 
 struct gm_stat {

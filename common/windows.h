@@ -70,10 +70,11 @@ static inline int gm_touch_is_in(uint64_t word, uint32_t window)
     return word >> (GM_WINDOW_ORDER_BITS + GM_WINDOW_COUNT_BITS) == (window & GM_WINDOW_MASK);
 }
 
-/* The word of a place that is touched once more in the same window. */
-static inline uint64_t gm_touch_again(uint64_t word)
+/* The word of a place that is touched so many times more in the same window. */
+static inline uint64_t gm_touch_again(uint64_t word, uint32_t times)
 {
-    return word + ((word & GM_WINDOW_COUNT_MAX) != GM_WINDOW_COUNT_MAX);
+    const uint64_t room = GM_WINDOW_COUNT_MAX - (word & GM_WINDOW_COUNT_MAX);
+    return word + (times < room ? times : room);
 }
 
 /* The number of the window after `window`. None has low bits of 0, which stand for never. */

@@ -118,12 +118,6 @@ struct gm_msg_done {
     uint32_t reserved;
 };
 
-/* Memory that launches used since the last USES. Sent about once a second while gm_ctl.is_counting
- * is set, and before DRAINED. Entries ascend by va. */
-struct gm_msg_uses {
-    uint64_t reserved;
-};
-
 /* Answer to QUERY, perhaps long after it. */
 struct gm_msg_quiet {
     uint64_t query;    /* of the newest QUERY; others are ignored */
@@ -132,7 +126,8 @@ struct gm_msg_quiet {
 };
 
 /*
- * Sharing with other programs of the same user (shim/memory/sharing.h, daemon/engine/step/shares.c).
+ * Sharing with other programs of the same user (shim/memory/sharing.h,
+ * daemon/engine/step/shares.c).
  *
  * SHARE: let others open the allocation at `va`. From now on it stays on the GPU. Sent from inside
  * the gate, so all of it is there. Answered by SHARED.
@@ -361,11 +356,6 @@ struct gm_span_entry {
 struct gm_frame_entry {
     uint32_t frame;
 };
-struct gm_use_entry {
-    uint64_t va;    /* of the 2 MiB that arguments of launches pointed into */
-    uint32_t count; /* of these arguments */
-    uint32_t reserved;
-};
 struct gm_no_entry {
     uint8_t unused; /* never on the wire */
 };
@@ -383,7 +373,6 @@ _Static_assert(sizeof(struct gm_msg_free) == 16, "gm_msg_free");
 _Static_assert(sizeof(struct gm_msg_want) == 8, "gm_msg_want");
 _Static_assert(sizeof(struct gm_msg_drained) == 24, "gm_msg_drained");
 _Static_assert(sizeof(struct gm_msg_done) == 16, "gm_msg_done");
-_Static_assert(sizeof(struct gm_msg_uses) == 8, "gm_msg_uses");
 _Static_assert(sizeof(struct gm_msg_quiet) == 16, "gm_msg_quiet");
 _Static_assert(sizeof(struct gm_msg_share) == 16, "gm_msg_share");
 _Static_assert(sizeof(struct gm_msg_open) == 48, "gm_msg_open");
@@ -419,7 +408,6 @@ _Static_assert(sizeof(struct gm_gpu_entry) == 24, "gm_gpu_entry");
 _Static_assert(sizeof(struct gm_map_entry) == 24, "gm_map_entry");
 _Static_assert(sizeof(struct gm_span_entry) == 16, "gm_span_entry");
 _Static_assert(sizeof(struct gm_frame_entry) == 4, "gm_frame_entry");
-_Static_assert(sizeof(struct gm_use_entry) == 16, "gm_use_entry");
 
 enum gm_msg_type {
 #define GM_MSG(type, NAME, name, direction, states, entry, max_entries, max_fds)                   \

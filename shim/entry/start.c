@@ -28,7 +28,7 @@
 #include "shim/observe/probe.h"
 #include "shim/observe/replays.h"
 #include "shim/observe/usage.h"
-#include "shim/observe/uses.h"
+#include "shim/observe/windows.h"
 
 #define GM_START_PROBE_NS (200 * GM_MS) /* from one attempt to the next ... */
 #define GM_START_PROBES 64              /* ... of so many: each keeps a page of pinned memory */
@@ -262,9 +262,8 @@ static const struct gm_link_calls gm_start_link_calls = {
     .timeslice = gm_start_timeslice,
     .taken = gm_freed_taken,
     .lost = gm_freed_lose,
-    .count_uses = gm_uses_count,
+    .mark = gm_windows_mark,
     .note_graphs = gm_replays_note,
-    .take_uses = gm_uses_take,
 };
 
 /* ---- connecting ---- */
@@ -325,7 +324,7 @@ enum gm_boot_state gm_start(void)
 {
     int n_devices;
 
-    gm_uses_count(false);
+    gm_windows_mark(false, NULL);
     if (gm_start_is_off()) {
         gm_gate_attach(NULL, NULL, false, NULL);
         return GM_BOOT_PASS;

@@ -15,7 +15,7 @@
 #include "shim/memory/pools.h"
 #include "shim/memory/freed.h"
 #include "shim/observe/replays.h"
-#include "shim/observe/uses.h"
+#include "shim/observe/windows.h"
 
 #include <cudaProfilerTypedefs.h>
 #include <pthread.h>
@@ -124,18 +124,66 @@ static inline bool gm_any(const int *are, size_t n)
     return is_any != 0;
 }
 
-/* Count what the arguments name: addresses, and structs with addresses. */
-#define GM_USE(a)                                                                                  \
-    (_Generic((a), size_t                                                                          \
-              : gm_uses_of_none, const CUDA_MEMCPY2D *                                             \
-              : gm_uses_of_copy_2d, const CUDA_MEMCPY3D *                                          \
-              : gm_uses_of_copy_3d, const CUDA_MEMCPY3D_PEER *                                     \
-              : gm_uses_of_copy_peer, default                                                      \
-              : gm_uses_of_address)((const void *)(uintptr_t)(a)))
-#define GM_USES(...) GM_EACH(GM_USE, __VA_ARGS__)
+/* What the arguments of a copy or set name: addresses, structs with addresses, lists of them, and
+ * what cannot be read. */
+#define GM_TOUCH(a)                                                                                \
+    (_Generic((a), CUdeviceptr                                                                     \
+              : gm_windows_of_address, void *                                                      \
+              : gm_windows_of_address, const void *                                                \
+              : gm_windows_of_address, const CUDA_MEMCPY2D *                                       \
+              : gm_windows_of_copy_2d, const CUDA_MEMCPY3D *                                       \
+              : gm_windows_of_copy_3d, const CUDA_MEMCPY3D_PEER *                                  \
+              : gm_windows_of_copy_peer, CUDA_MEMCPY3D_BATCH_OP *                                  \
+              : gm_windows_of_unknown, CUmemDecompressParams *                                     \
+              : gm_windows_of_unknown, CUfunction                                                  \
+              : gm_windows_of_unknown, default                                                     \
+              : gm_windows_of_none)((const void *)(uintptr_t)(a), gm_extent))
+#define GM_TOUCH_ALL(...) GM_EACH(GM_TOUCH, __VA_ARGS__)
+
+/* The sizes among the arguments; UINT64_MAX for what is none. */
+#define GM_SIZE_AT(a) _Generic((a), size_t : (uint64_t)(uintptr_t)(a), default : UINT64_MAX)
+#define GM_SIZES(...)                                                                              \
+    (const uint64_t[])                                                                             \
+    {                                                                                              \
+        GM_EACH(GM_SIZE_AT, __VA_ARGS__)                                                           \
+    }
+/* Bytes of what a set writes each time. */
+#define GM_UNIT_AT(a) _Generic((a), unsigned short : 2u, unsigned int : 4u, default : 1u)
+#define GM_UNITS(...)                                                                              \
+    (const uint64_t[])                                                                             \
+    {                                                                                              \
+        GM_EACH(GM_UNIT_AT, __VA_ARGS__)                                                           \
+    }
+
+/* How many bytes a copy or set with these arguments reaches over, from each address that it names:
+ * of one size, so many elements; of an offset in an array and a size, the size; of a pitch, a width
+ * and a height, pitch times height. */
+static inline uint64_t gm_extent_of(const uint64_t *sizes, const uint64_t *units, size_t n)
+{
+    uint64_t size[3] = {0}, unit = 1;
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        unit *= units[i];
+        if (sizes[i] != UINT64_MAX && found < 3)
+            size[found++] = sizes[i];
+    }
+    return found == 3 ? size[0] * size[2] : found == 2 ? size[1] : size[0] * unit;
+}
+
+/* Whether the arguments are those of a batch of copies: two lists of addresses, one of sizes, and
+ * how many there are. */
+#define GM_IS_LIST_AT(a) _Generic((a), CUdeviceptr * : 1, default : 0)
+#define GM_IS_BATCH(...) (GM_ANY(GM_EACH(GM_IS_LIST_AT, __VA_ARGS__)))
+
+static inline void gm_touch_lists(const uint64_t *words, const uint64_t *sizes)
+{
+    gm_windows_of_lists((const CUdeviceptr *)(uintptr_t)words[0],
+                        (const CUdeviceptr *)(uintptr_t)words[1],
+                        (const size_t *)(uintptr_t)words[2], sizes[3]);
+}
 
 /* Whether an argument is an address that is not of this program's device memory. */
-#define GM_AWAY(a) gm_uses_is_away((uint64_t)(uintptr_t)(a))
+#define GM_AWAY(a) gm_windows_is_away((uint64_t)(uintptr_t)(a))
 #define GM_AWAY_AT(a)                                                                              \
     _Generic((a), CUdeviceptr                                                                      \
              : GM_AWAY(a), void *                                                                  \
@@ -144,20 +192,34 @@ static inline bool gm_any(const int *are, size_t n)
              : 0)
 #define GM_IS_AWAY(...) (GM_ANY(GM_EACH(GM_AWAY_AT, __VA_ARGS__)))
 
+/* Mark what a copy or set touches. */
+#define GM_COPY_TOUCHES(args)                                                                      \
+    if (gm_windows_are_on() && GM_IS_BATCH args)                                                   \
+        gm_touch_lists(GM_WORDS args, GM_SIZES args);                                              \
+    else if (gm_windows_are_on() && !GM_IS_AWAY args) {                                            \
+        const uint64_t gm_extent =                                                                 \
+            gm_extent_of(GM_SIZES args, GM_UNITS args, sizeof(GM_SIZES args) / sizeof(uint64_t));  \
+        (void)gm_extent;                                                                           \
+        (void)(GM_TOUCH_ALL args);                                                                 \
+    }
+
 /* To the program, memory that was freed and is kept (freed.h) does not exist. */
 #define GM_WRAP_COPY(symbol, handler, params, args)                                                \
-    GM_WRAP_GATED(symbol, params, args, gm_real.symbol, gm_freed_exist() || gm_uses_are_counted(), \
+    GM_WRAP_GATED(symbol, params, args, gm_real.symbol, gm_freed_exist() || gm_windows_are_on(),   \
                   gm_freed_exist() && !GM_IS_EMPTY args &&                                         \
                       gm_freed_hold(GM_WORDS args, sizeof(GM_WORDS args) / sizeof(uint64_t)),      \
-                  if (gm_uses_are_counted() && !GM_IS_AWAY args)(void)(GM_USES args))
+                  GM_COPY_TOUCHES(args))
 
 #define GM_WRAP_LAUNCH(symbol, handler, params, args)                                              \
     GM_WRAP_GATED(symbol, params, args, gm_hot.symbol, false, false,                               \
-                  if (gm_uses_are_counted()) gm_uses_of_##symbol args)
+                  if (gm_windows_are_on()) gm_windows_of_##symbol args)
 
+/* A launch of a graph has only to be marked. */
 #define GM_WRAP_REPLAY(symbol, handler, params, args)                                              \
-    GM_WRAP_GATED(symbol, params, args, gm_real.symbol, gm_replays_are_noted(), false,             \
-                  if (gm_replays_are_noted()) gm_replays_on_##symbol args)
+    GM_WRAP_GATED(symbol, params, args, gm_real.symbol,                                            \
+                  __builtin_strstr(#symbol, "GraphLaunch") != NULL ? gm_windows_are_on()           \
+                                                                   : gm_replays_are_noted(),       \
+                  false, if (gm_replays_are_noted()) gm_replays_on_##symbol args)
 
 /* 1 while this thread is in a handler, or in gm_pools_give_back_excess: a signal handler then must
  * not take locks. tests/gpu/crosscheck reads it by name. */

@@ -22,7 +22,7 @@ struct gm_hot {
     /* gate.c: where the gate's word is. */
     const struct gm_ctl *_Atomic page;
 
-    /* uses.c: the real function of each LAUNCH row of hooks.def, while a launch has only to pass
+    /* windows.c: the real function of each LAUNCH row of hooks.def, while a launch has only to pass
      * the gate; NULL: take the slow path. */
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
     GM_ONLY_LAUNCH(kind)(GM_PFN_##mode(PFN_##api##_v##since) symbol;)

@@ -35,7 +35,7 @@
 
 #define GM_LINK_PATIENCE (2 * GM_SLOW * GM_S) /* for WELCOME */
 #define GM_LINK_LOOK_NS (5 * GM_S)            /* the longest poll */
-#define GM_LINK_USES_NS GM_S                  /* between reports of uses */
+#define GM_LINK_MARK_NS GM_S                  /* between looks whether to mark */
 /* A daemon that gave no sign for so long is named in the log; it gives one each second. */
 #define GM_LINK_SILENCE_NS (10 * GM_SLOW * GM_S)
 
@@ -66,8 +66,7 @@ static struct gm_stat *gm_link_stat;
 static uint32_t gm_link_gpus;
 static uint64_t gm_link_budgets[GM_GPUS_MAX]; /* from WELCOME */
 static _Atomic bool gm_link_is_connected;
-static _Atomic bool gm_link_is_counting; /* uses */
-static _Atomic bool gm_link_has_signal;  /* a signal came to a thread of a paused program */
+static _Atomic bool gm_link_has_signal; /* a signal came to a thread of a paused program */
 
 /* Guards what follows. */
 static struct gm_lock gm_link_lock = GM_LOCK_INITIALIZER(GM_LOCK_LINK);
@@ -335,27 +334,10 @@ void gm_link_want(bool is_hurried)
     }
 }
 
-static void gm_link_count_uses(bool is_on)
-{
-    atomic_store(&gm_link_is_counting, is_on);
-    gm_link_calls->count_uses(is_on);
-}
-
-static void gm_link_report_uses(void)
-{
-    struct gm_use_entry entries[GM_ENTRIES_USES];
-    struct gm_msg_uses uses = {0};
-    uint32_t n = gm_link_calls->take_uses(entries);
-    if (n > 0)
-        gm_link_tell(GM_MSG_USES, &uses, entries, n);
-}
-
 void gm_link_drained(const struct gm_msg_drained *drained)
 {
     if (!gm_link_is_up())
         return;
-    if (atomic_load(&gm_link_is_counting))
-        gm_link_report_uses();
     gm_link_send(GM_MSG_DRAINED, drained);
 }
 
@@ -719,7 +701,7 @@ static void gm_link_lose(void)
     gm_files_give_back();
     atomic_store(&gm_link_is_connected, false);
     shutdown(gm_link_fd, SHUT_RDWR);
-    gm_link_count_uses(false);
+    gm_link_calls->mark(false, NULL);
     gm_drain_cancel();
 
     bool is_open = atomic_load(&gm_link_ctl->gate) == GM_GATE_OPEN;
@@ -756,24 +738,32 @@ static void gm_link_lose(void)
     gm_link_calls->lost();
 }
 
-/* Follow gm_ctl.is_counting. The daemon sets it before it sends MAP, so checking after each message
- * suffices. Returns when the next report is due. */
-static uint64_t gm_link_look_at_uses(uint64_t now)
+/*
+ * The words behind the stat area. Few programs ever mark, so they are mapped for the first that
+ * does: by a second mapping of what the area is a mapping of (mremap(2), with an old size of 0), as
+ * its descriptor is closed. A core dump leaves them out. NULL: they cannot be mapped.
+ */
+static _Atomic uint64_t *gm_link_words(void)
 {
-    static uint64_t due;
+    static char *area;
+    if (area != NULL)
+        return (_Atomic uint64_t *)(void *)(area + GM_WINDOW_WORDS_AT);
+    void *mapped = mremap(gm_link_stat, 0, GM_STAT_BYTES, MREMAP_MAYMOVE);
+    if (mapped == MAP_FAILED)
+        return NULL;
+    madvise(mapped, GM_STAT_BYTES, MADV_DONTDUMP);
+    area = mapped;
+    return gm_link_words();
+}
+
+/* Follow gm_ctl.is_counting. Returns when to look again if no message comes before. */
+static uint64_t gm_link_follow_marking(uint64_t now)
+{
     const uint32_t word = atomic_load_explicit(&gm_link_ctl->is_counting, memory_order_relaxed);
     const bool is_on = (word & ~GM_MAY_COUNT) != 0;
     gm_link_calls->note_graphs(word != 0);
-    if (is_on && !atomic_load(&gm_link_is_counting))
-        due = now + GM_LINK_USES_NS;
-    gm_link_count_uses(is_on);
-    if (!is_on)
-        return UINT64_MAX;
-    if (now >= due) {
-        gm_link_report_uses();
-        due = now + GM_LINK_USES_NS;
-    }
-    return due;
+    gm_link_calls->mark(is_on, is_on ? gm_link_words() : NULL);
+    return word != 0 ? now + GM_LINK_MARK_NS : UINT64_MAX;
 }
 
 /* How long to poll, in parts of a millisecond: a hold lasts for a few. */
@@ -859,7 +849,7 @@ static void *gm_link_main(void *unused)
 
     for (;;) {
         uint64_t now = gm_now();
-        uint64_t deadline = gm_drain_expire(now), due = gm_link_look_at_uses(now);
+        uint64_t deadline = gm_drain_expire(now), due = gm_link_follow_marking(now);
         if (due < deadline)
             deadline = due;
         due = gm_hold_look(now, gm_link_calls->hold, gm_link_calls->resume);
@@ -923,7 +913,7 @@ void gm_link_close(void)
 {
     atomic_store(&gm_link_is_connected, false);
     if (gm_link_calls != NULL)
-        gm_link_count_uses(false);
+        gm_link_calls->mark(false, NULL);
     gm_files_give_back();
     if (gm_link_fd >= 0)
         close(gm_link_fd);

@@ -9,7 +9,7 @@
  * The daemon is lost when its socket hangs up, and by nothing else. One that is stopped, or slow,
  * is waited for, however long. It gives a sign each second (gm_ctl.beat); the log says when it
  * gives none, and when it does again. Nobody waits to send: what the socket does not take is lost
- * (WANT, EXPECT, USES), or the link thread sends it later. So that is little: a thread has one
+ * (WANT, EXPECT), or the link thread sends it later. So that is little: a thread has one
  * request open, and the daemon's own messages are answered once.
  *
  * After a loss, a program whose gate is open runs on without a gate, and so does one whose gate is
@@ -79,11 +79,10 @@ struct gm_link_calls {
     /* The daemon is lost. */
     void (*lost)(void);
 
-    /* Start or stop counting uses (uses.h), also in a forked child. Take what was counted, at most
-     * GM_ENTRIES_USES entries; the drainer calls this, too. */
-    void (*count_uses)(bool is_on);
-    void (*note_graphs)(bool is_on); /* what they use, as it may have to be counted */
-    uint32_t (*take_uses)(struct gm_use_entry *entries);
+    /* Start or stop marking in these words (windows.h; NULL: they could not be had); also in a
+     * forked child. */
+    void (*mark)(bool is_on, _Atomic uint64_t *words);
+    void (*note_graphs)(bool is_on); /* what they touch, as it may have to be marked */
 };
 
 /* Start only, after gm_gate_attach and gm_devices_set: start to receive. 0 or -errno. */

@@ -1,15 +1,22 @@
 /*
- * Replays: which memory executable graphs use, counted like a launch's (uses.h) each time that one
- * is launched. Only for programs that may have memory on the host; nothing is noted for others.
+ * Replays: what launches touch that their arguments do not name. That is above all what executable
+ * graphs touch, marked like a launch's (windows.h) each time that one is launched.
  *
- * What a graph uses is read from its nodes when it is instantiated or updated, as the program may
- * destroy the graph right after: kernels by their arguments, copies and sets by what they name,
- * graphs within it likewise. A kernel node that is set anew replaces what that node used. Not seen:
- * bodies of conditional nodes, copies, sets and graphs that are set anew in an executable graph,
- * and kernels that the GPU itself updates.
+ * What a graph touches is read from its nodes when it is instantiated or updated, as the program
+ * may destroy the graph right after: kernels by their arguments, copies and sets by what they name,
+ * graphs within it likewise. A node that is set anew replaces what that node touched. It is noted
+ * for every program that may be asked to mark some day. Only an update is not read until then:
+ * programs make one in each step, and reading it takes as long as making it.
+ *
+ * A launch counts as unseen of a graph that was not noted, or not whole: it has bodies of
+ * conditional nodes, graphs that were set anew, kernels that cannot be read, or too much of all.
+ * Not known at all: kernels that the GPU itself updates or launches.
+ *
+ * Textures show memory to kernels that do not name it: once there is one of gpumux's memory,
+ * nobody knows what the program touches (windows.h).
  *
  * Owns the list of executable graphs, under a lock that it holds across no driver call. Any thread.
- * Calls the driver's queries of graphs, and uses.h.
+ * Calls the driver's queries of graphs, and windows.h.
  */
 #ifndef GM_SHIM_REPLAYS_H
 #define GM_SHIM_REPLAYS_H
@@ -27,20 +34,20 @@ static inline bool gm_replays_are_noted(void)
     return __builtin_expect(atomic_load_explicit(&gm_replays_is_on, memory_order_relaxed), 0);
 }
 
-/* The program may have memory on the host. For good: what was not noted would be missing. */
+/* The program may be asked to mark. For good: what was not noted would be missing. */
 void gm_replays_note(bool is_on);
 
-/* `exec` was made of `graph`, or is about to be updated to it. */
+/* `exec` was made of `graph`. */
 void gm_replays_made(CUgraphExec exec, CUgraph graph);
 
 /* A kernel node of `exec` is about to be set anew. */
 void gm_replays_set(CUgraphExec exec, CUgraphNode node, CUfunction f, CUkernel kernel,
                     void **params, void **extra);
 
-/* `exec` is launched: count what it uses. */
+/* `exec` is launched: mark what it touches. */
 void gm_replays_launched(CUgraphExec exec);
 
-/* `exec` is about to end. */
+/* `exec` is about to end, or nobody knows what it touches any more. */
 void gm_replays_forget(CUgraphExec exec);
 
 /* gm_replays_on_<symbol>() for every REPLAY row of hooks.def: what the call means for the above. */

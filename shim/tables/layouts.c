@@ -80,7 +80,7 @@ void gm_layouts_keep(const void *function, uint32_t generation, const struct gm_
     atomic_store_explicit(&slot->function, key, memory_order_release);
     atomic_store_explicit(&slot->generation, generation, memory_order_release);
     atomic_store_explicit(&slot->n, layout->n, memory_order_release);
-    for (uint32_t p = 0; p < layout->n; p++)
+    for (uint32_t p = 0; p < layout->n && p < GM_LAYOUT_PARTS; p++)
         atomic_store_explicit(&slot->part[p], layout->part[p], memory_order_release);
     atomic_store_explicit(&slot->sequence, before + 2, memory_order_release);
 }

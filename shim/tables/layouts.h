@@ -3,7 +3,7 @@
  * can be. Asking the driver costs a call a parameter; a launch finds its layout here.
  *
  * Owns a fixed table without a lock. A layout that finds no place takes another's. Of a kernel with
- * more parameters than GM_LAYOUT_PARTS that can hold a word, the rest is not looked at. What was
+ * more parameters than GM_LAYOUT_PARTS that can hold a word, only these are known. What was
  * kept is void before a module, a library or a context ends (gm_layouts_drop), as the driver may
  * give a handle to another function then. Any thread. Calls nobody.
  */
@@ -15,6 +15,8 @@
 
 #define GM_LAYOUT_PARTS 60u
 #define GM_LAYOUT_BYTES 32768u /* a kernel cannot have more parameters */
+
+#define GM_LAYOUT_MORE (GM_LAYOUT_PARTS + 1) /* as `n`: all parts, and there are more */
 
 struct gm_layout {
     uint32_t n;

@@ -12,9 +12,8 @@ enum kind { GROUP, SUBMIT, COPY, LAUNCH, REPLAY, SYNC, HANDLE, PASS };
 enum mode { ANY, LEGACY, PTDS, PTSZ };
 
 static const char *const hows[] = {
-    [SUBMIT] = "gate",          [COPY] = "gate, checked", [LAUNCH] = "gate, counted",
-    [REPLAY] = "gate, counted", [SYNC] = "marked",        [HANDLE] = "handled",
-    [PASS] = "passed through",
+    [SUBMIT] = "gate", [COPY] = "gate, checked", [LAUNCH] = "gate, seen",   [REPLAY] = "gate, seen",
+    [SYNC] = "marked", [HANDLE] = "handled",     [PASS] = "passed through",
 };
 
 /* In the order of the tables. A GROUP is the title of the rows behind it. */
@@ -181,8 +180,8 @@ static void print_counts(void)
 {
     static const char *const texts[] = {
         [HANDLE] = "a handler does it: instead of the driver, or around it",
-        [LAUNCH] = "crosses the gate, and which memory it uses is counted while the daemon asks",
-        [REPLAY] = "the same, of executable graphs",
+        [LAUNCH] = "crosses the gate, and which memory it touches is marked while the daemon asks",
+        [REPLAY] = "the same, for launches that do not name it: of graphs and with textures",
         [SUBMIT] = "crosses the gate: waits while the program is paused",
         [COPY] = "crosses the gate; addresses in memory that was freed and is kept are refused",
         [SYNC] = "not gated; while it lasts the program counts as busy",

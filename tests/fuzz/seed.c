@@ -206,7 +206,6 @@ static union body body_of(enum gm_msg_type type)
         body.reserved = (struct gm_msg_reserved){.is_refused = 1, .text = "all places are taken"};
         break;
     case GM_MSG_WANT:
-    case GM_MSG_USES:
     case GM_MSG_STATUS:
     case GM_MSG_TRIM:
         break;
@@ -240,11 +239,6 @@ static int entries_of(enum gm_msg_type type, uint32_t count, void *to)
             };
         } else if (type == GM_MSG_DROP) {
             ((struct gm_frame_entry *)to)[i].frame = i;
-        } else if (type == GM_MSG_USES) {
-            ((struct gm_use_entry *)to)[i] = (struct gm_use_entry){
-                .va = 0x7f0000000000 + i * (2ull << 20),
-                .count = i + 1,
-            };
         }
     }
     return n_fds;

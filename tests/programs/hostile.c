@@ -18,6 +18,7 @@
 #include "common/clock.h"
 #include "common/shm.h"
 #include "common/sock.h"
+#include "common/windows.h"
 #include "tests/sim/chance.h"
 
 #define MIB (1ull << 20)
@@ -33,6 +34,7 @@ struct owed {
 
 struct peer {
     int fd; /* -1: not connected */
+    struct gm_ctl *ctl;
     struct gm_stat *stat;
     struct owed owed[OWED];
     unsigned n_owed;
@@ -55,7 +57,9 @@ static void drop(struct peer *peer)
     if (peer->fd >= 0)
         close(peer->fd);
     if (peer->stat)
-        munmap(peer->stat, sizeof *peer->stat);
+        munmap(peer->stat, GM_STAT_BYTES);
+    if (peer->ctl)
+        munmap(peer->ctl, sizeof *peer->ctl);
     memset(peer, 0, sizeof *peer);
     peer->fd = -1;
 }
@@ -89,9 +93,12 @@ static int join(struct peer *peer)
         return 1;
     }
     joined++;
-    peer->stat = mmap(NULL, sizeof *peer->stat, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
+    peer->stat = mmap(NULL, GM_STAT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
     if (peer->stat == MAP_FAILED)
         peer->stat = NULL;
+    peer->ctl = mmap(NULL, sizeof *peer->ctl, PROT_READ, MAP_SHARED, fds[0], 0);
+    if (peer->ctl == MAP_FAILED)
+        peer->ctl = NULL;
     close(fds[0]);
     close(fds[1]);
     return 1;
@@ -230,19 +237,26 @@ static void open_others(struct peer *peer, unsigned place)
         tell(peer, GM_MSG_OPEN, &open, NULL, 0);
 }
 
-static void say_uses(struct peer *peer)
+/* Words of places that it has, and of others: as the shim marks them, or any. */
+static void mark(struct peer *peer)
 {
-    struct gm_use_entry entries[512] = {{0}};
-    struct gm_msg_uses body = {0};
-    uint32_t n = (uint32_t)draw(&chance, 513);
-    uint64_t va = draw_percent(&chance, 70) ? va_of(0) : draw(&chance, UINT64_MAX >> 32) << 22;
-    bool is_legal = draw_percent(&chance, 95);
-    for (uint32_t i = 0; i < n; i++) {
-        va += (1 + draw(&chance, 4)) * GM_CHUNK_MIN;
-        entries[i] = (struct gm_use_entry){.va = is_legal ? va : draw(&chance, UINT64_MAX),
-                                           .count = (uint32_t)draw(&chance, UINT32_MAX)};
+    if (!peer->stat || !peer->ctl)
+        return;
+    _Atomic uint64_t *words = (void *)((char *)peer->stat + GM_WINDOW_WORDS_AT);
+    const uint64_t first =
+        draw_percent(&chance, 70) ? gm_window_place(va_of(0)) : draw(&chance, GM_WINDOW_PLACES);
+    const bool is_legal = draw_percent(&chance, 70);
+    const uint32_t window = atomic_load(&peer->ctl->window);
+    for (uint64_t i = 0; i < 512; i++) {
+        const struct gm_touch touch = {
+            .window = window, .order = (uint32_t)i, .count = (uint32_t)draw(&chance, 1 << 20)};
+        atomic_store(&words[(first + i * draw(&chance, 4)) % GM_WINDOW_PLACES],
+                     is_legal ? gm_touch_pack(touch) : draw(&chance, UINT64_MAX));
     }
-    tell(peer, GM_MSG_USES, &body, entries, n);
+    atomic_fetch_add(&peer->stat->slot[0].calls, 1);
+    atomic_store(&peer->stat->marks_from, is_legal ? 1 : (uint32_t)draw(&chance, UINT32_MAX));
+    if (draw_percent(&chance, 20))
+        atomic_fetch_add(&peer->stat->unseen, draw(&chance, UINT64_MAX));
 }
 
 /* Anything, anywhere in the area that it shares with the daemon. */
@@ -295,7 +309,7 @@ static void act(struct peer *peer)
         tell(peer, GM_MSG_SHUT, &shut, NULL, 0);
         break;
     case 9:
-        say_uses(peer);
+        mark(peer);
         break;
     case 10:
         scribble(peer);

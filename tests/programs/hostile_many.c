@@ -31,6 +31,7 @@
 #include "common/clock.h"
 #include "common/shm.h"
 #include "common/sock.h"
+#include "common/windows.h"
 #include "tests/sim/chance.h"
 
 #define MIB (1ull << 20)
@@ -160,7 +161,7 @@ static void drop(struct connection *c)
     if (c->fd >= 0)
         close(c->fd);
     if (c->stat)
-        munmap(c->stat, sizeof *c->stat);
+        munmap(c->stat, GM_STAT_BYTES);
     *c = (struct connection){.fd = -1, .state = c->state};
 }
 
@@ -312,13 +313,10 @@ static void be_legal(const struct connection *c, uint16_t type, void *body)
 
 static void fill_entries(const struct row *row, void *entries, uint32_t count, bool is_wild)
 {
-    uint64_t va = any_place();
     for (size_t i = 0; i + 8 <= count * row->entry; i += 8) {
         uint64_t number = is_wild ? any_number() : draw(&chance, 1000);
         memcpy((char *)entries + i, &number, sizeof number);
     }
-    for (uint32_t i = 0; i < count && row->type == GM_MSG_USES && !is_wild; i++)
-        ((struct gm_use_entry *)entries)[i].va = va += GM_CHUNK_MIN * (1 + draw(&chance, 3));
 }
 
 /* Make one message of this row. Returns its length. */
@@ -405,7 +403,7 @@ static void hear(struct connection *c, const struct gm_wire_header *header, cons
     switch (header->type) {
     case GM_MSG_WELCOME:
         if (n_fds == 2 && !c->stat)
-            c->stat = mmap(NULL, sizeof *c->stat, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
+            c->stat = mmap(NULL, GM_STAT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
         if (c->stat == MAP_FAILED)
             c->stat = NULL;
         break;
@@ -534,6 +532,8 @@ static void scribble(struct connection *c)
             at = offsetof(struct gm_stat, spares) / 8 + draw(&chance, GM_SPARES_MAX);
         if (how == 2)
             number = draw(&chance, 2);
+        if (how == 3 && draw_percent(&chance, 50)) /* a word of a place */
+            at = gm_window_offset(any_place()) / 8 % (GM_STAT_BYTES / 8 - 512) + i;
         if (c->stat)
             ((volatile uint64_t *)c->stat)[at] = number;
     }

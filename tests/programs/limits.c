@@ -225,8 +225,6 @@ static void try_settings(uint64_t n)
 static void try_message(unsigned which, uint64_t n)
 {
     const uint32_t small = (uint32_t)n;
-    const struct gm_use_entry uses[2] = {{.va = n, .count = small},
-                                         {.va = UINT64_MAX, .count = small}};
     const struct gm_msg_enter enter = {.gpu = small};
     const struct gm_msg_free free_it = {.va = n};
     const struct gm_msg_share share = {.va = n};
@@ -237,7 +235,6 @@ static void try_message(unsigned which, uint64_t n)
     const struct gm_msg_drained drained = {.epoch = n, .status = small, .drain_ns = n};
     const struct gm_msg_quiet quiet = {.query = n, .is_quiet = small};
     const struct gm_msg_expect expect = {.after_us = n, .for_us = n};
-    const struct gm_msg_uses body = {.reserved = n};
     const struct {
         enum gm_msg_type type;
         const void *body;
@@ -245,14 +242,11 @@ static void try_message(unsigned which, uint64_t n)
                 {GM_MSG_SHUT, &shut},    {GM_MSG_OPEN, &open},    {GM_MSG_OPEN, &open_it},
                 {GM_MSG_DONE, &done},    {GM_MSG_QUIET, &quiet},  {GM_MSG_DRAINED, &drained},
                 {GM_MSG_EXPECT, &expect}};
-    if (which < sizeof says / sizeof *says)
-        tell(says[which].type, says[which].body, NULL, 0);
-    else
-        tell(GM_MSG_USES, &body, uses, n < UINT64_MAX ? 2 : 1);
+    tell(says[which].type, says[which].body, NULL, 0);
     sync_all();
 }
 
-enum { MESSAGES = 11 };
+enum { MESSAGES = 10 };
 
 /* Whatever ends the session: the next one begins another. */
 static void try_sizes(uint64_t n)

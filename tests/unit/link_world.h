@@ -39,7 +39,8 @@
 #include "shim/link/work.h"
 #include "shim/memory/ahead.h"
 #include "shim/memory/freed.h"
-#include "shim/observe/uses.h"
+#include "shim/observe/replays.h"
+#include "shim/observe/windows.h"
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \

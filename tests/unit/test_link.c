@@ -382,7 +382,8 @@ static void lost_ahead(void)
     lose_daemon();
     for (int i = 0; i < 60000 && atomic_load(&driver_reserved) != (int)n_grown; i++)
         nap(1000);
-    CHECK(atomic_load(&driver_reserved) == (int)n_grown && atomic_load(&driver_mapped) == (int)n_grown);
+    CHECK(atomic_load(&driver_reserved) == (int)n_grown &&
+          atomic_load(&driver_mapped) == (int)n_grown);
     CHECK(n_spares_ahead == 0 && n_spares_coming == 0 && submit() == CUDA_SUCCESS);
 }
 
@@ -488,8 +489,20 @@ static void gate_and_drain(void)
     CHECK(drained.status == GM_DRAIN_QUIET && atomic_load(&driver_syncs) == syncs + 1);
 }
 
-/* While the daemon asks for it, uses are reported from time to time and before each DRAINED. */
-static void uses_are_reported(void)
+static _Atomic uint64_t *word_of(uint64_t va)
+{
+    return (_Atomic uint64_t *)(void *)((char *)stat_area + gm_window_offset(va));
+}
+
+static void await_marking(bool is_on)
+{
+    for (int i = 0; i < 60000 && gm_windows_are_on() != is_on; i++)
+        nap(1000);
+    CHECK(gm_windows_are_on() == is_on);
+}
+
+/* While the daemon asks for it, what launches touch is marked in its memory. */
+static void places_are_marked(void)
 {
     boot_live();
     CUdeviceptr va = allocate(8 * MIB, (CUcontext)0x100, true);
@@ -498,42 +511,35 @@ static void uses_are_reported(void)
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &inside, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
                      CU_LAUNCH_PARAM_END};
 
-    CHECK(!gm_uses_are_counted());
-    gm_uses_of_cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra);
-    CHECK(close_app(60000).status == GM_DRAIN_QUIET); /* nobody asked: nothing but the answer */
-    set_gate(GM_GATE_OPEN);
-
+    CHECK(!gm_windows_are_on() && atomic_load(&stat_area->marks_from) == 0);
+    atomic_store(&ctl->window, 41);
     atomic_store(&ctl->is_counting, 1);
     unmap_from_app(va, 0); /* it looks after each message */
-    for (int i = 0; i < 60000 && !gm_uses_are_counted(); i++)
+    await_marking(true);
+    for (int i = 0; i < 60000 && atomic_load(&stat_area->marks_from) == 0; i++)
         nap(1000);
-    CHECK(gm_uses_are_counted());
-    for (int round = 0; round < 2; round++) {
-        gm_uses_of_cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra);
-        if (round == 1) {
-            struct gm_msg_close closing = {
-                .epoch = ++epoch, .grace_ns = UINT64_MAX, .deadline_ns = 60000 * GM_MS};
-            atomic_store(&ctl->epoch, epoch);
-            set_gate(GM_GATE_CLOSED);
-            send_to_app(GM_MSG_CLOSE, &closing);
-        }
-        CHECK(receive() == GM_MSG_USES);
-        const struct gm_use_entry *use = got.entries;
-        CHECK(got.count == 1 && use->va == va + 4 * MIB && use->count == 2u - (unsigned)round);
-        if (round == 1)
-            CHECK(receive() == GM_MSG_DRAINED);
+    CHECK(atomic_load(&stat_area->marks_from) == 41);
+    for (uint32_t round = 1; round < 3; round++) {
+        gm_windows_of_cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra);
+        const struct gm_touch touch = gm_touch_unpack(atomic_load(word_of(inside)));
+        CHECK(touch.window == 41 && touch.order == 0 && touch.count == round);
     }
+    CHECK(atomic_load(word_of(va)) == 0 && atomic_load(word_of(va + 6 * MIB)) == 0);
+    CHECK(atomic_load(&stat_area->unseen) == 0);
+    CHECK(close_app(60000).status == GM_DRAIN_QUIET); /* nothing but the answer is said */
     set_gate(GM_GATE_OPEN);
 
-    atomic_store(&ctl->is_counting, 0);
-    unmap_from_app(va, 0);
-    for (int i = 0; i < 60000 && gm_uses_are_counted(); i++)
-        nap(1000);
-    CHECK(!gm_uses_are_counted());
-    atomic_store(&ctl->is_counting, 1);
-    unmap_from_app(va, 0);
+    /* Off, without a message, and on again. */
+    atomic_store(&ctl->is_counting, GM_MAY_COUNT);
+    await_marking(false);
+    CHECK(atomic_load(&stat_area->marks_from) == 0 && gm_replays_are_noted());
+    atomic_store(&ctl->window, 43);
+    atomic_store(&ctl->is_counting, GM_MAY_COUNT | 2);
+    await_marking(true);
+    gm_windows_of_cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra);
+    CHECK(gm_touch_unpack(atomic_load(word_of(inside))).window == 43);
     lose_daemon();
-    CHECK(!gm_uses_are_counted());
+    CHECK(!gm_windows_are_on() && atomic_load(&stat_area->marks_from) == 0);
 }
 
 /* Hints go up, and are lost rather than waited for. What comes down may say anything. */
@@ -1053,7 +1059,7 @@ SCENARIO(short_area)
 SCENARIO(memory)
 SCENARIO(pitch)
 SCENARIO(gate_and_drain)
-SCENARIO(uses_are_reported)
+SCENARIO(places_are_marked)
 SCENARIO(hints)
 SCENARIO(destroy_while_draining)
 SCENARIO(captures)
@@ -1100,7 +1106,7 @@ int main(void)
         cmocka_unit_test(test_lost_ahead),
         cmocka_unit_test(test_pitch),
         cmocka_unit_test(test_gate_and_drain),
-        cmocka_unit_test(test_uses_are_reported),
+        cmocka_unit_test(test_places_are_marked),
         cmocka_unit_test(test_hints),
         cmocka_unit_test(test_destroy_while_draining),
         cmocka_unit_test(test_captures),

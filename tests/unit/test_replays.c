@@ -1,9 +1,10 @@
 /*
- * shim/observe/replays: what the launches of an executable graph are counted as, after it was made,
- * updated, set anew and destroyed. The test plays the driver that knows graphs and kernels.
+ * shim/observe/replays: what the launches of an executable graph mark, after it was made, updated,
+ * set anew and destroyed, and when nobody knows. The test plays the driver that knows graphs and
+ * kernels.
  */
 #include "shim/observe/replays.h"
-#include "tests/unit/uses_world.h"
+#include "tests/unit/windows_world.h"
 
 /* ---- the driver: graphs of nodes; every kernel has two pointers ---- */
 
@@ -76,6 +77,7 @@ static CUresult drv_kernel_node(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS *par
 static CUresult drv_copy_node(CUgraphNode node, CUDA_MEMCPY3D *copy)
 {
     memset(copy, 0, sizeof *copy);
+    copy->WidthInBytes = copy->Height = copy->Depth = 1;
     copy->srcMemoryType = CU_MEMORYTYPE_HOST;
     copy->srcHost = (void *)(uintptr_t)node_of(node)->args[1];
     copy->srcDevice = BASE; /* is none of it */
@@ -88,6 +90,7 @@ static CUresult drv_set_node(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *set)
 {
     memset(set, 0, sizeof *set);
     set->dst = node_of(node)->args[0];
+    set->width = set->height = set->elementSize = 1;
     return CUDA_SUCCESS;
 }
 
@@ -128,14 +131,14 @@ static int setup(void **state)
     if (gm_allocs_find(BASE, &alloc) == GM_ALLOC_UNKNOWN)
         make(BASE, 256 * MIB, GM_ALLOC_CHUNKS);
     gm_replays_note(true);
-    gm_uses_count(true);
     begin();
     return 0;
 }
 
-/* What was counted since: of pages 0 to 7, and of no other. */
-static void expect(const uint32_t counts[8])
+/* What was marked since: of pages 0 to 7, and of no other; and how many launches are unseen. */
+static void expect_unseen(uint64_t launches, const uint32_t counts[8])
 {
+    assert_int_equal(unseen(), launches);
     uint32_t found[8] = {0};
     const uint32_t n = take();
     for (uint32_t i = 0; i < n; i++) {
@@ -143,8 +146,11 @@ static void expect(const uint32_t counts[8])
         found[(got[i].va - BASE) / GM_CHUNK_MIN] = got[i].count;
     }
     assert_memory_equal(found, counts, sizeof found);
-    while (take() > 0)
-        continue;
+}
+
+static void expect(const uint32_t counts[8])
+{
+    expect_unseen(0, counts);
 }
 
 /* Kernels however their arguments are given, a copy (none from the host), a set, and all of these
@@ -170,15 +176,203 @@ static void test_made(void **state)
     for (int i = 0; i < 3; i++)
         gm_replays_on_cuGraphLaunch(exec_of(1), NULL);
     gm_replays_on_cuGraphLaunch_ptsz(exec_of(1), NULL);
-    gm_replays_on_cuGraphLaunch(exec_of(2), NULL); /* is not known */
     expect((uint32_t[8]){4, 8, 4, 0, 4, 4, 4});
-    gm_uses_count(false);
+    gm_replays_on_cuGraphLaunch(exec_of(2), NULL); /* is not known */
+    expect_unseen(1, (uint32_t[8]){0});
+    gm_windows_mark(false, NULL);
     gm_replays_on_cuGraphLaunch(exec_of(1), NULL);
     expect((uint32_t[8]){0});
+    gm_windows_mark(true, words);
+    gm_replays_on_cuGraphLaunch(exec_of(1), NULL);
+    expect((uint32_t[8]){1, 2, 1, 0, 1, 1, 1});
     gm_replays_forget(exec_of(1));
-    gm_uses_count(true);
     gm_replays_on_cuGraphLaunch(exec_of(1), NULL);
+    expect_unseen(1, (uint32_t[8]){0});
+}
+
+/* In the order of the nodes, each place once. */
+static void test_order(void **state)
+{
+    struct graph graph = {
+        .n = 3,
+        .node = {{.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(5), page(2)}},
+                 {.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(2), page(7)}},
+                 {.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(5), page(1)}}}};
+    static const uint32_t orders[] = {3, 1, 0, 2}; /* of 1, 2, 5, 7 */
+    (void)state;
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    gm_replays_launched(exec_of(1));
+    assert_int_equal(take(), 4);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(got[i].order, orders[i]);
+    gm_replays_forget(exec_of(1));
+}
+
+/* A copy and a set reach over all that they name, a set anew as well. */
+static void test_extents(void **state)
+{
+    struct graph graph = {.n = 2,
+                          .node = {{.type = CU_GRAPH_NODE_TYPE_MEMCPY, .args = {page(0), page(7)}},
+                                   {.type = CU_GRAPH_NODE_TYPE_MEMSET, .args = {page(3)}}}};
+    CUgraphNode copy_node = (CUgraphNode)(void *)&graph.node[0];
+    CUgraphNode set_node = (CUgraphNode)(void *)&graph.node[1];
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = page(4),
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = page(0),
+                          .WidthInBytes = 2 * GM_CHUNK_MIN,
+                          .Height = 1,
+                          .Depth = 1};
+    CUDA_MEMSET_NODE_PARAMS set = {
+        .dst = page(6) - 4, .pitch = 1, .elementSize = 4, .width = 2, .height = 1};
+    (void)state;
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    gm_replays_launched(exec_of(1));
+    expect((uint32_t[8]){1, 0, 0, 1, 0, 0, 0, 1});
+    gm_replays_on_cuGraphExecMemcpyNodeSetParams(exec_of(1), copy_node, &copy, NULL);
+    gm_replays_on_cuGraphExecMemcpyNodeSetParams(exec_of(1), copy_node, NULL, NULL);
+    gm_replays_launched(exec_of(1));
+    expect((uint32_t[8]){1, 1, 0, 1, 1, 1});
+    gm_replays_on_cuGraphExecMemsetNodeSetParams(exec_of(1), set_node, &set, NULL);
+    gm_replays_launched(exec_of(1));
+    expect((uint32_t[8]){1, 1, 0, 0, 1, 2, 1});
+    set.height = 0;
+    gm_replays_on_cuGraphExecMemsetNodeSetParams(exec_of(1), set_node, &set, NULL);
+    gm_replays_launched(exec_of(1));
+    expect((uint32_t[8]){1, 1, 0, 0, 1, 1});
+
+    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
+    any.memset.dst = page(7);
+    any.memset.elementSize = 1;
+    any.memset.width = any.memset.height = 1;
+    gm_replays_on_cuGraphExecNodeSetParams(exec_of(1), set_node, &any);
+    any = (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_MEMCPY};
+    any.memcpy.copyParams = copy;
+    any.memcpy.copyParams.srcDevice = page(2);
+    gm_replays_on_cuGraphExecNodeSetParams(exec_of(1), copy_node, &any);
+    gm_replays_launched(exec_of(1));
+    expect((uint32_t[8]){1, 1, 1, 1, 0, 0, 0, 1});
+    gm_replays_forget(exec_of(1));
+}
+
+/* Nodes that cannot be read, until they are set anew. */
+static void test_hidden(void **state)
+{
+    struct graph child = {
+        .n = 1, .node = {{.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(6), page(7)}}}};
+    struct graph graph = {.n = 3,
+                          .node = {{.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(0), page(1)}},
+                                   {.type = CU_GRAPH_NODE_TYPE_HOST},
+                                   {.type = CU_GRAPH_NODE_TYPE_GRAPH, .child = &child}}};
+    uint64_t args[2] = {page(2), page(3)};
+    void *params[] = {&args[0], &args[1]};
+    CUgraphNode node = (CUgraphNode)(void *)&graph.node[0];
+    (void)state;
+    gm_real.cuFuncGetParamInfo = NULL; /* an older driver */
+    child.node[0].is_packed = true;    /* it needs no layout */
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    gm_replays_launched(exec_of(1));
+    expect_unseen(1, (uint32_t[8]){0, 0, 0, 0, 0, 0, 1, 1});
+    gm_real.cuFuncGetParamInfo = drv_func_info;
+    gm_replays_set(exec_of(1), node, (CUfunction)(void *)(uintptr_t)&function, NULL, params, NULL);
+    gm_replays_launched(exec_of(1));
+    expect((uint32_t[8]){0, 0, 1, 1, 0, 0, 1, 1});
+    gm_real.cuFuncGetParamInfo = NULL;
+    gm_layouts_drop();
+    gm_replays_set(exec_of(1), node, (CUfunction)(void *)(uintptr_t)&function, NULL, params, NULL);
+    gm_replays_launched(exec_of(1));
+    expect_unseen(1, (uint32_t[8]){0, 0, 0, 0, 0, 0, 1, 1});
+    gm_real.cuFuncGetParamInfo = drv_func_info;
+
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    gm_replays_on_cuGraphExecChildGraphNodeSetParams(exec_of(1), node, NULL);
+    gm_replays_launched(exec_of(1));
+    expect_unseen(1, (uint32_t[8]){0});
+    graph.node[1].type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    gm_replays_launched(exec_of(1));
+    expect_unseen(1, (uint32_t[8]){1, 1, 0, 0, 0, 0, 1, 1});
+    graph.node[1].type = CU_GRAPH_NODE_TYPE_GRAPH;
+    graph.node[1].child = &graph; /* deeper than anybody looks */
+    graph.node[0].type = CU_GRAPH_NODE_TYPE_EMPTY;
+    graph.n = 2;
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    gm_replays_launched(exec_of(1));
+    expect_unseen(1, (uint32_t[8]){0});
+    gm_replays_forget(exec_of(1));
+}
+
+/* Until the program marks, an update is not read. */
+static void test_lazy(void **state)
+{
+    struct graph graph = {
+        .n = 1, .node = {{.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(0), page(1)}}}};
+    (void)state;
+    gm_windows_mark(false, NULL);
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    gm_replays_made(exec_of(2), handle_of(&graph));
+    gm_replays_on_cuGraphExecUpdate_v2(exec_of(1), handle_of(&graph), NULL);
+    gm_windows_mark(true, words);
+    gm_replays_launched(exec_of(1));
+    expect_unseen(1, (uint32_t[8]){0});
+    gm_replays_launched(exec_of(2));
+    expect((uint32_t[8]){1, 1});
+    gm_replays_on_cuGraphExecUpdate(exec_of(1), handle_of(&graph), NULL, NULL);
+    gm_replays_launched(exec_of(1));
+    expect((uint32_t[8]){1, 1});
+    gm_replays_forget(exec_of(1));
+    gm_replays_forget(exec_of(2));
+}
+
+/* A node that is set anew again and again, with one place and with two: the list does not grow. */
+static void test_again(void **state)
+{
+    struct graph graph = {.n = 2,
+                          .node = {{.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(0), 8}},
+                                   {.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(7), 8}}}};
+    uint64_t args[2] = {0};
+    void *params[] = {&args[0], &args[1]};
+    CUgraphNode node = (CUgraphNode)(void *)&graph.node[0];
+    (void)state;
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    for (uint32_t i = 0; i < 3000000; i++) {
+        args[0] = page(i % 3);
+        args[1] = i % 2 == 0 ? page(4) : 8;
+        gm_replays_set(exec_of(1), node, (CUfunction)(void *)(uintptr_t)&function, NULL, params,
+                       NULL);
+    }
+    gm_replays_launched(exec_of(1));
+    expect((uint32_t[8]){0, 0, 1, 0, 0, 0, 0, 1});
+    gm_replays_forget(exec_of(1));
+}
+
+/* A texture of memory of ours, and of others'. For good. */
+static void test_texture(void **state)
+{
+    struct graph graph = {
+        .n = 1, .node = {{.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(0), page(1)}}}};
+    CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY};
+    static const struct kernel none = {.n = 0};
+    (void)state;
+    resource.res.linear.devPtr = page(0);
+    gm_replays_on_cuTexObjectCreate(NULL, &resource, NULL, NULL);
+    gm_replays_on_cuTexObjectCreate(NULL, NULL, NULL, NULL);
+    gm_replays_on_cuTexRefSetAddress_v2(NULL, NULL, 8, 8);
+    resource.resType = CU_RESOURCE_TYPE_LINEAR;
+    resource.res.linear.devPtr = page(1000);
+    gm_replays_on_cuTexObjectCreate(NULL, &resource, NULL, NULL);
+    gm_windows_of_cuLaunchKernel((CUfunction)(uintptr_t)&none, 1, 1, 1, 1, 1, 1, 0, NULL, NULL,
+                                 NULL);
     expect((uint32_t[8]){0});
+    resource.resType = CU_RESOURCE_TYPE_PITCH2D;
+    resource.res.pitch2D.devPtr = page(3);
+    gm_replays_on_cuTexObjectCreate(NULL, &resource, NULL, NULL);
+    gm_windows_of_cuLaunchKernel((CUfunction)(uintptr_t)&none, 1, 1, 1, 1, 1, 1, 0, NULL, NULL,
+                                 NULL);
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    gm_replays_launched(exec_of(1));
+    expect_unseen(2, (uint32_t[8]){1, 1});
+    gm_replays_forget(exec_of(1));
 }
 
 static void test_updated(void **state)
@@ -211,8 +405,7 @@ static void test_updated(void **state)
     any.kernel.func = (CUfunction)(void *)(uintptr_t)&function;
     any.kernel.kernelParams = params;
     gm_replays_on_cuGraphExecNodeSetParams(exec_of(3), node, &any);
-    any.type = CU_GRAPH_NODE_TYPE_MEMSET;
-    gm_replays_on_cuGraphExecNodeSetParams(exec_of(3), node, &any);
+    gm_replays_on_cuGraphExecNodeSetParams(exec_of(3), node, NULL);
     gm_replays_on_cuGraphExecNodeSetParams(exec_of(5), node, &any); /* is not known */
     gm_replays_on_cuGraphExecKernelNodeSetParams_v2(exec_of(3), node, NULL);
     gm_replays_launched(exec_of(3));
@@ -233,7 +426,7 @@ static void test_odd(void **state)
         gm_replays_forget(exec_of(8 * i));
     for (uintptr_t i = 1; i <= 1000; i++)
         gm_replays_launched(exec_of(8 * i));
-    expect((uint32_t[8]){500, 500});
+    expect_unseen(500, (uint32_t[8]){500, 500});
     for (uintptr_t i = 1; i <= 1000; i++)
         gm_replays_forget(exec_of(8 * i));
     gm_real.cuGraphKernelNodeGetParams_v2 = NULL;
@@ -242,7 +435,7 @@ static void test_odd(void **state)
     gm_replays_made(exec_of(2), handle_of(&graph));
     gm_replays_launched(exec_of(1));
     gm_replays_launched(exec_of(2));
-    expect((uint32_t[8]){0});
+    expect_unseen(2, (uint32_t[8]){0});
     gm_replays_forget(exec_of(1));
     gm_replays_forget(exec_of(2));
 }
@@ -250,9 +443,11 @@ static void test_odd(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_made, setup),
-        cmocka_unit_test_setup(test_updated, setup),
-        cmocka_unit_test_setup(test_odd, setup),
+        cmocka_unit_test_setup(test_made, setup),    cmocka_unit_test_setup(test_updated, setup),
+        cmocka_unit_test_setup(test_order, setup),   cmocka_unit_test_setup(test_extents, setup),
+        cmocka_unit_test_setup(test_hidden, setup),  cmocka_unit_test_setup(test_lazy, setup),
+        cmocka_unit_test_setup(test_again, setup),   cmocka_unit_test_setup(test_odd, setup),
+        cmocka_unit_test_setup(test_texture, setup), /* for good */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,2 +1,2 @@
-# Executable graphs and the uses counter: the test is the driver.
-gm_take(${GM_TEST} shim observe/replays observe/uses tables/allocs tables/pages tables/layouts tables/vmm)
+# Executable graphs, and marking: the test is the driver.
+gm_take(${GM_TEST} shim observe/replays observe/windows tables/allocs tables/layouts tables/pages)

@@ -115,10 +115,12 @@ static void test_words(void **state)
     assert_int_equal(gm_touch_pack(most), UINT64_MAX);
     assert_int_equal(gm_touch_pack((struct gm_touch){.count = UINT32_MAX}), GM_WINDOW_COUNT_MAX);
     const uint64_t full = gm_touch_pack((struct gm_touch){1, 2, GM_WINDOW_COUNT_MAX - 1});
-    touch = gm_touch_unpack(gm_touch_again(gm_touch_again(gm_touch_again(full))));
+    touch = gm_touch_unpack(gm_touch_again(gm_touch_again(full, 1), 1000));
     assert_int_equal(touch.window, 1);
     assert_int_equal(touch.order, 2);
     assert_int_equal(touch.count, GM_WINDOW_COUNT_MAX);
+    assert_int_equal(gm_touch_unpack(gm_touch_again(7, 5)).count, 12);
+    assert_int_equal(gm_touch_unpack(gm_touch_again(7, UINT32_MAX)).count, GM_WINDOW_COUNT_MAX);
 }
 
 static void test_window_numbers(void **state)

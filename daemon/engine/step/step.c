@@ -14,7 +14,6 @@
 #include "daemon/engine/step/allocs.h"
 #include "daemon/engine/step/answers.h"
 #include "daemon/engine/step/apps.h"
-#include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/budget.h"
 #include "daemon/engine/step/check.h"
 #include "daemon/engine/step/chunks.h"
@@ -23,28 +22,10 @@
 #include "daemon/engine/step/hints.h"
 #include "daemon/engine/step/idle.h"
 #include "daemon/engine/step/memory.h"
-#include "daemon/engine/step/places.h"
 #include "daemon/engine/step/policy.h"
 #include "daemon/engine/step/run.h"
 #include "daemon/engine/step/saving.h"
 #include "daemon/engine/step/shares.h"
-
-/* USES: hostile until proven otherwise; a place that is nobody's costs nothing. */
-static void take_uses(struct gm_engine *engine, uint32_t id, const struct gm_use_entry *entries,
-                      uint32_t n)
-{
-    struct gm_use uses[512];
-    _Static_assert(sizeof uses / sizeof *uses >= 512, "as many as wire.def allows");
-    for (uint32_t i = 0; i < n; i++) {
-        if (i > 0 && entries[i].va <= entries[i - 1].va) {
-            gm_engine_cut_off(engine, id, GM_REFUSE_PROTOCOL, "uses that do not ascend");
-            return;
-        }
-        uses[i] = (struct gm_use){.va = entries[i].va, .count = entries[i].count};
-    }
-    gm_engine_uses(engine, id, uses, n, true);
-    gm_engine_fit(engine, id);
-}
 
 /* False: nothing has changed that anything else follows from. */
 static bool take_message(struct gm_engine *engine, uint32_t id,
@@ -68,9 +49,6 @@ static bool take_message(struct gm_engine *engine, uint32_t id,
         break;
     case GM_MSG_DONE:
         gm_engine_batch_done(engine, id, done->batch, done->result);
-        break;
-    case GM_MSG_USES:
-        take_uses(engine, id, message->entries, message->count);
         break;
     case GM_MSG_QUIET:
         gm_engine_quiet(engine, id, message->body);

@@ -1,0 +1,405 @@
+#include "shim/observe/windows.h"
+
+#include <string.h>
+
+#include "common/windows.h"
+#include "shim/gate/gate.h"
+#include "shim/gate/hot.h"
+#include "shim/tables/layouts.h"
+#include "shim/tables/pages.h"
+
+_Atomic bool gm_windows_is_on;
+static _Atomic(_Atomic uint64_t *) gm_windows_words;
+static _Atomic bool gm_windows_are_hidden;
+/* Places that were touched in a window so far: its number, and how many. */
+static _Atomic uint64_t gm_windows_order;
+
+static uint32_t gm_windows_now(void)
+{
+    const struct gm_ctl *page = atomic_load_explicit(&gm_hot.page, memory_order_acquire);
+    return atomic_load_explicit(&page->window, memory_order_relaxed);
+}
+
+/* Writes only words that change: every launch reads them. */
+void gm_windows_mark(bool is_on, _Atomic uint64_t *words)
+{
+    const bool was_on = gm_windows_are_on();
+    if (was_on && !is_on)
+        atomic_store(&gm_gate_stat()->marks_from, 0);
+    if (is_on && atomic_load_explicit(&gm_windows_words, memory_order_relaxed) != words)
+        atomic_store_explicit(&gm_windows_words, words, memory_order_release);
+    if (was_on != is_on)
+        atomic_store_explicit(&gm_windows_is_on, is_on, memory_order_release);
+#define GM_WINDOWS_LAUNCH(symbol)                                                                  \
+    {                                                                                              \
+        __typeof__(gm_real.symbol) gm_usual = is_on ? NULL : gm_real.symbol;                       \
+        if (__atomic_load_n(&gm_hot.symbol, __ATOMIC_RELAXED) != gm_usual)                         \
+            __atomic_store_n(&gm_hot.symbol, gm_usual, __ATOMIC_RELAXED);                          \
+    }
+#define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
+    GM_ONLY_LAUNCH(kind)(GM_WINDOWS_LAUNCH(symbol))
+#include "shim/driver/hooks.def"
+#undef GM_HOOK
+    /* A launch that is under way now may have found it off: it is of this window or one before. */
+    if (!was_on && is_on)
+        atomic_store(&gm_gate_stat()->marks_from, gm_windows_now());
+}
+
+static GM_COLD void gm_windows_hide(void)
+{
+    atomic_fetch_add_explicit(&gm_gate_stat()->unseen, 1, memory_order_relaxed);
+}
+
+void gm_windows_submitted(bool is_seen)
+{
+    if (!is_seen || atomic_load_explicit(&gm_windows_are_hidden, memory_order_relaxed))
+        gm_windows_hide();
+}
+
+void gm_windows_hide_all(void)
+{
+    atomic_store_explicit(&gm_windows_are_hidden, true, memory_order_relaxed);
+}
+
+/* ---- marking ---- */
+
+/* How many places were touched before in the window. Of two windows at once the newer one counts.
+ */
+static uint32_t gm_windows_next(uint32_t window)
+{
+    uint64_t was = atomic_load_explicit(&gm_windows_order, memory_order_relaxed), is;
+    do {
+        const int32_t ahead = (int32_t)((uint32_t)(was >> 32) - window);
+        if (ahead > 0)
+            return GM_WINDOW_ORDER_MAX;
+        is = ahead == 0 ? was + 1 : (uint64_t)window << 32 | 1;
+    } while (!atomic_compare_exchange_weak_explicit(&gm_windows_order, &was, is,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return (uint32_t)is - 1;
+}
+
+/* Where a thread marks, looked up once a call. */
+struct gm_marker {
+    _Atomic uint64_t *words;
+    uint32_t window;
+};
+
+static inline struct gm_marker gm_marker(void)
+{
+    return (struct gm_marker){.words =
+                                  atomic_load_explicit(&gm_windows_words, memory_order_acquire),
+                              .window = gm_windows_now()};
+}
+
+static inline void gm_mark(const struct gm_marker *marker, uint32_t home, uint32_t times)
+{
+    if (__builtin_expect(marker->words == NULL || home >= GM_WINDOW_PLACES, 0)) {
+        gm_windows_hide();
+        return;
+    }
+    _Atomic uint64_t *word = &marker->words[home];
+    const uint64_t there = atomic_load_explicit(word, memory_order_relaxed);
+    if (__builtin_expect(gm_touch_is_in(there, marker->window), 1)) {
+        atomic_store_explicit(word, gm_touch_again(there, times), memory_order_relaxed);
+        return;
+    }
+    const struct gm_touch first = {
+        .window = marker->window, .order = gm_windows_next(marker->window), .count = times};
+    atomic_store_explicit(word, gm_touch_pack(first), memory_order_relaxed);
+}
+
+void gm_windows_touch(uint64_t place, uint64_t n, uint32_t times)
+{
+    const struct gm_marker marker = gm_marker();
+    for (uint64_t i = 0; i < n; i++) {
+        const uint32_t home = gm_pages_home((place + i) << GM_CHUNK_SHIFT);
+        if (home == 0)
+            return; /* the end of what is gpumux's */
+        gm_mark(&marker, home, times);
+    }
+}
+
+static void gm_windows_touch_bytes(void *unused, uint64_t va, uint64_t bytes)
+{
+    (void)unused;
+    if (bytes == 0 || va + bytes - 1 < va)
+        return;
+    const uint64_t first = gm_window_place(va);
+    gm_windows_touch(first, gm_window_place(va + bytes - 1) - first + 1, 1);
+}
+
+/* ---- the arguments of kernels ---- */
+
+/* For a launch, `found` is known to the compiler: no call. */
+#define GM_LOOK static inline __attribute__((always_inline))
+
+static inline void gm_windows_found(void *marker, uint64_t va, uint64_t bytes)
+{
+    (void)bytes;
+    gm_mark(marker, gm_pages_home(va), 1);
+}
+
+/* The words in `bytes` of arguments at `from`, the first of them at from + skip. */
+GM_LOOK void gm_look_in(const void *from, size_t skip, size_t bytes, gm_window_found *found,
+                        void *arg)
+{
+    const unsigned char *at = from;
+    for (size_t i = skip; i + 8 <= bytes; i += 8) {
+        uint64_t word;
+        memcpy(&word, at + i, sizeof(word));
+        if (gm_pages_have(word))
+            found(arg, word, 1);
+    }
+}
+
+typedef CUresult gm_param_info(void *f, size_t index, size_t *offset, size_t *bytes);
+
+static CUresult gm_windows_function_info(void *f, size_t index, size_t *offset, size_t *bytes)
+{
+    return gm_real.cuFuncGetParamInfo((CUfunction)f, index, offset, bytes);
+}
+
+static CUresult gm_windows_kernel_info(void *f, size_t index, size_t *offset, size_t *bytes)
+{
+    return gm_real.cuKernelGetParamInfo((CUkernel)f, index, offset, bytes);
+}
+
+/* Only the driver knows how many parameters there are, and their sizes. False: it does not say. */
+static bool gm_windows_ask(CUfunction f, struct gm_layout *layout)
+{
+    gm_param_info *info = gm_windows_function_info;
+    layout->n = 0;
+    for (uint32_t i = 0; gm_real.cuFuncGetParamInfo != NULL && i < GM_LAYOUT_PARAMS; i++) {
+        size_t offset = 0, bytes = 0;
+        CUresult result = info(f, i, &offset, &bytes);
+        if (i == 0 && result == CUDA_ERROR_INVALID_HANDLE && gm_real.cuKernelGetParamInfo != NULL) {
+            info = gm_windows_kernel_info;
+            result = info(f, i, &offset, &bytes);
+        }
+        if (result != CUDA_SUCCESS)
+            return result == CUDA_ERROR_INVALID_VALUE; /* that was all of them */
+        /* Words are where the kernel finds them at a multiple of 8. */
+        const uint32_t skip = (uint32_t)(8 - offset % 8) % 8;
+        if (bytes < skip + 8)
+            continue;
+        if (bytes >= GM_LAYOUT_BYTES)
+            return false;
+        if (layout->n == GM_LAYOUT_PARTS) {
+            layout->n = GM_LAYOUT_MORE;
+            return true;
+        }
+        layout->part[layout->n++] = gm_layout_part(i, (uint32_t)bytes, skip);
+    }
+    return false;
+}
+
+static inline bool gm_windows_layout(CUfunction f, struct gm_layout *layout)
+{
+    if (gm_layouts_find(f, layout))
+        return true;
+    const uint32_t generation = gm_layouts_generation();
+    if (!gm_windows_ask(f, layout))
+        return false;
+    gm_layouts_keep(f, generation, layout);
+    return true;
+}
+
+GM_LOOK bool gm_look_in_params(CUfunction f, void **params, gm_window_found *found, void *arg)
+{
+    struct gm_layout layout;
+    if (!gm_windows_layout(f, &layout))
+        return false;
+    if (params == NULL)
+        return layout.n == 0; /* else they were given in an older way */
+    for (uint32_t i = 0; i < layout.n && i < GM_LAYOUT_PARTS; i++) {
+        const uint32_t part = layout.part[i], param = gm_layout_param(part);
+        if (params[param] != NULL)
+            gm_look_in(params[param], gm_layout_skip(part), gm_layout_bytes(part), found, arg);
+    }
+    return layout.n != GM_LAYOUT_MORE;
+}
+
+/* All parameters in one buffer, laid out as for the kernel. */
+GM_LOOK bool gm_look_in_extra(void **extra, gm_window_found *found, void *arg)
+{
+    const void *buffer = NULL;
+    size_t bytes = 0;
+    for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[i + 1];
+        else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[i + 1] != NULL)
+            bytes = *(const size_t *)extra[i + 1];
+        else
+            return false; /* unknown */
+    }
+    if (bytes > GM_LAYOUT_BYTES)
+        return false;
+    if (buffer != NULL)
+        gm_look_in(buffer, 0, bytes, found, arg);
+    return true;
+}
+
+GM_LOOK bool gm_look(CUfunction f, void **params, void **extra, gm_window_found *found, void *arg)
+{
+    if (params != NULL || extra == NULL)
+        return gm_look_in_params(f, params, found, arg);
+    return gm_look_in_extra(extra, found, arg);
+}
+
+bool gm_windows_look(CUfunction f, void **params, void **extra, gm_window_found *found, void *arg)
+{
+    return gm_look(f, params, extra, found, arg);
+}
+
+static void gm_windows_of(CUfunction f, void **params, void **extra)
+{
+    struct gm_marker marker = gm_marker();
+    gm_windows_submitted(gm_look(f, params, extra, gm_windows_found, &marker));
+}
+
+/* ---- the launches ---- */
+
+#define GM_WINDOWS_OF_KERNEL(symbol)                                                               \
+    void gm_windows_of_##symbol(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,   \
+                                unsigned int bx, unsigned int by, unsigned int bz,                 \
+                                unsigned int shared, CUstream stream, void **params, void **extra) \
+    {                                                                                              \
+        (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream;    \
+        gm_windows_of(f, params, extra);                                                           \
+    }
+GM_WINDOWS_OF_KERNEL(cuLaunchKernel)
+GM_WINDOWS_OF_KERNEL(cuLaunchKernel_ptsz)
+
+#define GM_WINDOWS_OF_EX(symbol)                                                                   \
+    void gm_windows_of_##symbol(const CUlaunchConfig *config, CUfunction f, void **params,         \
+                                void **extra)                                                      \
+    {                                                                                              \
+        (void)config;                                                                              \
+        gm_windows_of(f, params, extra);                                                           \
+    }
+GM_WINDOWS_OF_EX(cuLaunchKernelEx)
+GM_WINDOWS_OF_EX(cuLaunchKernelEx_ptsz)
+
+#define GM_WINDOWS_OF_COOPERATIVE(symbol)                                                          \
+    void gm_windows_of_##symbol(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,   \
+                                unsigned int bx, unsigned int by, unsigned int bz,                 \
+                                unsigned int shared, CUstream stream, void **params)               \
+    {                                                                                              \
+        (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream;    \
+        gm_windows_of(f, params, NULL);                                                            \
+    }
+GM_WINDOWS_OF_COOPERATIVE(cuLaunchCooperativeKernel)
+GM_WINDOWS_OF_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
+
+void gm_windows_of_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int n,
+                                                        unsigned int flags)
+{
+    (void)flags;
+    for (unsigned int i = 0; list != NULL && i < n; i++)
+        gm_windows_of(list[i].function, list[i].kernelParams, NULL);
+}
+
+/* ---- copies and sets ---- */
+
+bool gm_windows_is_away(uint64_t va)
+{
+    return !gm_pages_have(va);
+}
+
+void gm_windows_of_none(const void *unused, uint64_t bytes)
+{
+    (void)unused, (void)bytes;
+}
+
+void gm_windows_of_unknown(const void *unused, uint64_t bytes)
+{
+    (void)unused, (void)bytes;
+    gm_windows_hide();
+}
+
+void gm_windows_of_address(const void *address, uint64_t bytes)
+{
+    gm_windows_touch_bytes(NULL, (uint64_t)(uintptr_t)address, bytes);
+}
+
+void gm_windows_of_lists(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes,
+                         size_t n)
+{
+    for (size_t i = 0; to != NULL && from != NULL && bytes != NULL && i < n; i++) {
+        if (gm_windows_is_away(to[i]) || gm_windows_is_away(from[i]))
+            continue;
+        gm_windows_touch_bytes(NULL, from[i], bytes[i]);
+        gm_windows_touch_bytes(NULL, to[i], bytes[i]);
+    }
+}
+
+/* One side of a copy of structs: where its bytes begin, and how far they reach. */
+struct gm_copy_side {
+    CUmemorytype type;
+    uint64_t device, host; /* as the struct has them */
+    uint64_t x, y, z, pitch, slice;
+};
+
+/* False: it is host memory or another's. An array is neither: 0. */
+static bool gm_copy_side_at(const struct gm_copy_side *side, uint64_t *va)
+{
+    *va = 0;
+    if (side->type == CU_MEMORYTYPE_DEVICE || side->type == CU_MEMORYTYPE_UNIFIED)
+        *va = side->device;
+    else if (side->type == CU_MEMORYTYPE_HOST)
+        *va = side->host;
+    else
+        return true;
+    if (gm_windows_is_away(*va))
+        return false;
+    *va += side->z * side->slice + side->y * side->pitch + side->x;
+    return true;
+}
+
+static void gm_look_in_sides(const struct gm_copy_side *from, const struct gm_copy_side *to,
+                             uint64_t width, uint64_t height, uint64_t depth,
+                             gm_window_found *found, void *arg)
+{
+    uint64_t src, dst;
+    if (width == 0 || height == 0 || depth == 0 || !gm_copy_side_at(from, &src) ||
+        !gm_copy_side_at(to, &dst))
+        return;
+    if (src != 0)
+        found(arg, src, (depth - 1) * from->slice + (height - 1) * from->pitch + width);
+    if (dst != 0)
+        found(arg, dst, (depth - 1) * to->slice + (height - 1) * to->pitch + width);
+}
+
+#define GM_COPY_SIDE(copy, side, z_at, rows)                                                       \
+    (&(const struct gm_copy_side){.type = (copy)->side##MemoryType,                                \
+                                  .device = (copy)->side##Device,                                  \
+                                  .host = (uint64_t)(uintptr_t)(copy)->side##Host,                 \
+                                  .x = (copy)->side##XInBytes,                                     \
+                                  .y = (copy)->side##Y,                                            \
+                                  .z = (z_at),                                                     \
+                                  .pitch = (copy)->side##Pitch,                                    \
+                                  .slice = (copy)->side##Pitch * (rows)})
+#define GM_LOOK_IN_FLAT(copy, found, arg)                                                          \
+    gm_look_in_sides(GM_COPY_SIDE(copy, src, 0, 0), GM_COPY_SIDE(copy, dst, 0, 0),                 \
+                     (copy)->WidthInBytes, (copy)->Height, 1, found, arg)
+#define GM_LOOK_IN_DEEP(copy, found, arg)                                                          \
+    gm_look_in_sides(GM_COPY_SIDE(copy, src, (copy)->srcZ, (copy)->srcHeight),                     \
+                     GM_COPY_SIDE(copy, dst, (copy)->dstZ, (copy)->dstHeight),                     \
+                     (copy)->WidthInBytes, (copy)->Height, (copy)->Depth, found, arg)
+
+void gm_windows_look_in_copy(const CUDA_MEMCPY3D *copy, gm_window_found *found, void *arg)
+{
+    GM_LOOK_IN_DEEP(copy, found, arg);
+}
+
+#define GM_WINDOWS_OF_COPY(name, type, LOOK)                                                       \
+    void gm_windows_of_copy_##name(const void *copy, uint64_t bytes)                               \
+    {                                                                                              \
+        const type *at = copy;                                                                     \
+        (void)bytes;                                                                               \
+        if (at != NULL)                                                                            \
+            LOOK(at, gm_windows_touch_bytes, NULL);                                                \
+    }
+GM_WINDOWS_OF_COPY(2d, CUDA_MEMCPY2D, GM_LOOK_IN_FLAT)
+GM_WINDOWS_OF_COPY(3d, CUDA_MEMCPY3D, GM_LOOK_IN_DEEP)
+GM_WINDOWS_OF_COPY(peer, CUDA_MEMCPY3D_PEER, GM_LOOK_IN_DEEP)

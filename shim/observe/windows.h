@@ -1,0 +1,78 @@
+/*
+ * Windows: marks the places that the program's launches, copies and sets touch, in the words that
+ * the daemon reads (common/windows.h). The daemon asks for it while that can matter. Otherwise
+ * hot.h has the real functions, and launches do not come here.
+ *
+ * The model: a launch touches what its arguments point to: every 8-byte word of them that is an
+ * address of gpumux's marks its place. A tensor's base pointer stands for the tensor; the daemon
+ * guesses its extent (daemon/core/place.h). A copy or set touches what it names, all of it. A copy
+ * to or from the host touches nothing: its bytes cross the link wherever the memory is. What an
+ * executable graph touches: replays.h.
+ *
+ * What cannot be read counts as unseen (gm_stat.unseen), so that the daemon knows that it does not
+ * know: kernels whose parameters the driver does not tell or that have too many, launches of the
+ * old forms, batches of 3D copies, addresses without a word, and everything while there are no
+ * words or while textures show memory to kernels that do not name it. Pointers that a kernel reads
+ * from memory cannot be seen at all.
+ *
+ * Any thread, without a lock. The link turns it on and off. Looks places and layouts up.
+ */
+#ifndef GM_SHIM_WINDOWS_H
+#define GM_SHIM_WINDOWS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shim/driver/real.h"
+
+/* Private to windows.h and windows.c. */
+extern __attribute__((visibility("hidden"))) _Atomic bool gm_windows_is_on;
+
+static inline bool gm_windows_are_on(void)
+{
+    return __builtin_expect(atomic_load_explicit(&gm_windows_is_on, memory_order_relaxed), 0);
+}
+
+/* Start or stop marking. `words`: one for each place, mapped until the process ends; NULL: there
+ * are none. Callers: each try to boot, when gm_real is filled; then the link, and a forked child.
+ */
+void gm_windows_mark(bool is_on, _Atomic uint64_t *words);
+
+/* Work is submitted. `is_seen`: all that it touches is marked. */
+void gm_windows_submitted(bool is_seen);
+/* From now on nobody knows what work touches. */
+void gm_windows_hide_all(void);
+
+/* Whether an address that a copy names is host memory, or another's: nothing of that copy counts.
+ */
+bool gm_windows_is_away(uint64_t va);
+/* What an argument of a copy or set of `bytes` touches: nothing, an address, a struct that is what
+ * the name says, or what cannot be read. */
+void gm_windows_of_none(const void *unused, uint64_t bytes);
+void gm_windows_of_address(const void *address, uint64_t bytes);
+void gm_windows_of_copy_2d(const void *copy, uint64_t bytes);
+void gm_windows_of_copy_3d(const void *copy, uint64_t bytes);
+void gm_windows_of_copy_peer(const void *copy, uint64_t bytes);
+void gm_windows_of_unknown(const void *unused, uint64_t bytes);
+/* Copies in a batch. */
+void gm_windows_of_lists(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes,
+                         size_t n);
+
+/* Call found(arg, va, bytes) for every address of gpumux's in a kernel's arguments, with 1 byte.
+ * False: they cannot be read, or not all of them. */
+typedef void gm_window_found(void *arg, uint64_t va, uint64_t bytes);
+bool gm_windows_look(CUfunction f, void **params, void **extra, gm_window_found *found, void *arg);
+/* The same for what a copy touches. */
+void gm_windows_look_in_copy(const CUDA_MEMCPY3D *copy, gm_window_found *found, void *arg);
+/* Mark `n` places from `place` on, as touched so many times. */
+void gm_windows_touch(uint64_t place, uint64_t n, uint32_t times);
+
+/* gm_windows_of_<symbol>() for every LAUNCH row of hooks.def: mark what the launch touches. */
+#define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
+    GM_ONLY_LAUNCH(kind)(void gm_windows_of_##symbol params;)
+#include "shim/driver/hooks.def"
+#undef GM_HOOK
+
+#endif
