@@ -253,19 +253,24 @@ static void check_words(const struct gm_engine *engine, const struct program *p,
 static void check_windows(const struct gm_engine *engine, struct program *p)
 {
     const struct gm_app *app = &engine->apps[p->app];
-    uint32_t *before = &p->window[engine->config.index];
+    const uint32_t k = engine->config.index;
+    uint32_t *before = &p->window[k];
     const uint32_t now = app->windows.is_on ? app->windows.number : 0;
     require(now <= atomic_load(&p->ctl->window), "a window of program %u is not there yet",
             p->number);
     if (*before != 0 && now > *before) {
         const uint32_t marks_from = atomic_load(&p->stat->marks_from);
         const bool is_whole = marks_from < *before && p->hid_in < *before;
-        require(app->windows.is_whole == is_whole, "window %u of program %u is %swhole", *before,
-                p->number, is_whole ? "not " : "");
+        require(app->windows.is_whole == is_whole || *before == p->begun_hidden[k],
+                "window %u of program %u is %swhole", *before, p->number, is_whole ? "not " : "");
         machine.sums.windows++;
         if (!p->is_garbling)
             check_words(engine, p, now > 3 ? now - 3 : 0, now);
     }
+    /* It was not asked for a while, or the other GPU's engine gave the number, and it had hidden
+     * something in it before this window began. */
+    if (*before != now)
+        p->begun_hidden[k] = p->hid_in == now ? now : 0;
     *before = now;
 }
 

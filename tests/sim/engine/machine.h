@@ -244,6 +244,7 @@ struct program {
     uint32_t marked[PROGRAM_PAGES]; /* in which window it last did; 0: never */
     uint32_t hid_in;                /* the last window in which it said that it did not mark all */
     uint32_t window[GPUS];          /* as the engine had it after the step before; 0: it had none */
+    uint32_t begun_hidden[GPUS];    /* one that began after it had said so in it */
 };
 
 /* program.c */

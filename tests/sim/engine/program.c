@@ -1151,6 +1151,7 @@ static void forget_pages(struct program *p)
     p->hid_in = 0;
     memset(p->marked, 0, sizeof p->marked);
     memset(p->window, 0, sizeof p->window);
+    memset(p->begun_hidden, 0, sizeof p->begun_hidden);
 }
 
 /* Which GPUs it uses, for how much memory, and with whom it runs. */
