@@ -177,6 +177,7 @@ struct gm_app {
     struct {                        /* places.c; gates.c: is_held */
         bool is_held;               /* its gate is closed for exchanges only: it keeps its turn */
         bool is_wanted;             /* its chunks are to get new places as soon as it is quiet */
+        bool is_stale;              /* ... or before its next turn */
         bool is_urgent;             /* ... as memory waits for that */
         uint32_t newest;            /* ... the allocation that waits; GM_NONE */
         uint64_t wanted_at;         /* ... since when */

@@ -98,6 +98,8 @@ static void set_beyond(struct gm_engine *engine, uint32_t id, uint64_t beyond)
         gm_engine_need_budget(engine, id);
     if (app->state == GM_APP_RUNNING || app->state == GM_APP_LOADING)
         gm_engine_want_places(engine, id);
+    else
+        gm_engine_need_places(engine, id);
     gm_engine_want_memory(engine);
 }
 

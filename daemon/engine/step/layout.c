@@ -14,6 +14,7 @@
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/moves.h"
+#include "daemon/engine/step/places.h"
 #include "daemon/engine/step/room.h"
 
 static bool lacks_any(const struct gm_engine *engine, uint32_t id)
@@ -36,7 +37,7 @@ static bool can_come_ahead(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_table_app *app = &engine->table->apps[id];
     return engine->apps[id].state == GM_APP_PAUSED && app->missing > 0 &&
-           app->beyond == 0 && /* else what comes is known when its turn begins */
+           gm_engine_has_places(engine, id) && /* else nobody knows what is to come */
            !engine->stopping.is_on && !gm_engine_is_vacating(engine, id) &&
            !gm_engine_is_app_off(engine, id) && gm_engine_expected(engine, id) != GM_TIME_NEVER;
 }

@@ -73,7 +73,7 @@ static void choose_places(struct gm_engine *engine, uint32_t id)
     struct gm_app *app = &engine->apps[id];
     struct gm_place_input input = input_for(engine, id);
     input.is_quiet = !engine->stopping.is_on; /* else what is in its place stays there */
-    app->places.is_wanted = app->places.is_urgent = false;
+    app->places.is_wanted = app->places.is_urgent = app->places.is_stale = false;
     app->places.newest = GM_NONE;
     const struct gm_placed placed = gm_place_app(engine->table, &input, true);
     swap_chunks(engine, id, false);
@@ -96,6 +96,17 @@ void gm_engine_forget_newest(struct gm_engine *engine, uint32_t allocation)
     struct gm_app *app = &engine->apps[engine->table->allocations[allocation].app];
     if (app->places.newest == allocation)
         app->places.newest = GM_NONE;
+}
+
+void gm_engine_need_places(struct gm_engine *engine, uint32_t id)
+{
+    engine->apps[id].places.is_stale = true;
+    gm_engine_again(engine);
+}
+
+bool gm_engine_has_places(const struct gm_engine *engine, uint32_t id)
+{
+    return engine->table->apps[id].beyond == 0 || !engine->apps[id].places.is_stale;
 }
 
 void gm_engine_hold_at_once(struct gm_engine *engine, uint32_t id)
@@ -144,6 +155,7 @@ void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation)
     if (gm_engine_bytes_for_gpu(engine, id) <= gm_engine_places_room(engine, id))
         return;
     app->places.newest = allocation;
+    app->places.is_stale = true;
     struct gm_place_input input = input_for(engine, id);
     const bool makes_way = gm_place_app(engine->table, &input, false).leave > 0;
     /* All that does not fit now goes to the host, unless others can make way for it. */
@@ -209,8 +221,12 @@ void gm_engine_place(struct gm_engine *engine)
         const struct gm_app *app = &engine->apps[id];
         if (app->ctl && app->session)
             tell_counting(engine, id);
-        if (app->places.is_wanted && app->state == GM_APP_LOADING &&
-            (!engine->stopping.is_on || engine->stopping.host == id))
+        if (engine->stopping.is_on && engine->stopping.host != id)
+            continue;
+        /* Ahead of its turn, so that what comes then can come before. */
+        const bool is_ahead = app->state == GM_APP_PAUSED && app->places.is_stale &&
+                              has_places(engine, id) && !engine->stopping.is_on;
+        if ((app->places.is_wanted && app->state == GM_APP_LOADING) || is_ahead)
             choose_places(engine, id);
     }
 }

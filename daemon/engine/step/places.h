@@ -10,6 +10,10 @@ void gm_engine_uses(struct gm_engine *engine, uint32_t app, const struct gm_use 
                     bool is_whole);
 /* Places for the chunks of a new allocation. */
 void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation);
+/* What is to be on the GPU of the app, or on the host, has changed: its chunks get new places
+ * before its next turn. And whether they have. */
+void gm_engine_need_places(struct gm_engine *engine, uint32_t app);
+bool gm_engine_has_places(const struct gm_engine *engine, uint32_t app);
 /* The app is quiet or will soon be: its chunks are to get new places then. */
 void gm_engine_begin_places(struct gm_app *app);
 /* The allocation ends: nothing waits for its places. */
