@@ -5,6 +5,7 @@ A bench makes a row (a dictionary of its result) for each setting of the daemon;
 """
 
 import argparse
+import math
 import time
 
 import programs
@@ -44,8 +45,23 @@ def end(side):
 
 def rates(side, ms):
     """Units a second of each in a block in which all of a side work; of a unit that the block's end cuts, its part."""
-    begun, lists = programs.work_together(side, ms)
+    return rates_of(*programs.work_together(side, ms), ms)
+
+
+def rates_of(begun, lists, ms):
     return [sum(min(1, max(0, 1 - (ended - begun - ms) / took)) for ended, took, _ in units) * 1000 / ms for units in lists]
+
+
+def trace_of(lists, switches):
+    """
+    Who ran when: between two of these moments, in ms, [program, its units] of each that had any, in the order in which
+    they ended their first.
+    """
+    found, moments = [], [-math.inf, *sorted(switches), math.inf]
+    for begin, end in zip(moments, moments[1:]):
+        inside = [[ended for ended, _, _ in units if begin < ended <= end] for units in lists]
+        found += sorted(([index, len(ends)] for index, ends in enumerate(inside) if ends), key=lambda one: inside[one[0]][0])
+    return found
 
 
 def moved_since(daemon, before):
@@ -57,14 +73,14 @@ def moved_since(daemon, before):
 
 def measure(rig, row, natives, plans, environment=None, change=None, then=None, **options):
     """
-    Start a daemon with these options and the programs of these plans; leave in `row` the rates of either side, what
-    moved meanwhile, and the status. A block lasts block_ms of it, or --block. change(apps, daemon) is called before all work, then(row, natives, apps, daemon)
+    Start a daemon with these options and the programs of these plans; leave in `row` the rates of either side, who ran
+    when, what moved meanwhile, and the status. A block lasts block_ms of it, or --block. change(apps, daemon) is called before all work, then(row, natives, apps, daemon)
     behind the blocks. Data is checked, and all but the natives end.
     """
     args = rig.args
     name = f"{row['cell']}-{len(rig.result['rows'])}"
     total, budget = sum(plan.bytes for plan in plans), options["gpu_budget"]
-    row.update(native=[], app=[])
+    row.update(native=[], app=[], trace=[])
     block = row.get("block_ms", args.block)
     rig.result["rows"].append(row)
     pinned = max(0, total - budget) + 2**26 + min(4 * 2**30, budget)
@@ -79,9 +95,11 @@ def measure(rig, row, natives, plans, environment=None, change=None, then=None, 
     before, spent = daemon.gpu(), 0
     for _ in range(args.rounds):
         row["native"].append(rates(natives, block))
-        begun = time.monotonic()
-        row["app"].append(rates(apps, block))
-        spent += time.monotonic() - begun
+        daemon.take()
+        begun, lists = programs.work_together(apps, block)
+        spent += time.monotonic() - begun / 1000
+        row["app"].append(rates_of(begun, lists, block))
+        row["trace"] += trace_of(lists, [one["at_s"] * 1000 - one["total_ms"] for one in daemon.take()["history"]])
     row.update(moved_since(daemon, before), app_s=spent)
     if then:
         then(row, natives, apps, daemon)

@@ -96,7 +96,7 @@ def about_multi(result):
             continue
         one = row["ideal"]
         yield (f"{row['cell']}, budget {show_size(row['budget'])}: {percent(row['share'])} of in-memory throughput (least "
-               f"{percent(row['least'])}), ideal {percent(one and one['share'])}; {number(row['rate'] / 2**30)} GiB/s over the "
+               f"{percent(row['least'])}), bound {percent(row['bound'])}, {percent(row['of_ideal'])} of the ideal; {number(row['rate'] / 2**30)} GiB/s over the "
                f"link, ideal {number(one and one['rate'] / 2**30)}")
     for name, why in result["left_out"]:
         yield f"not measured: {name}: {why}"

@@ -50,7 +50,10 @@ END
 python3 -B - "$benches" << 'END' || fail "the ideal"
 import sys
 sys.path.insert(0, sys.argv[1])
-import ideal
+import ideal, sides
+
+assert sides.trace_of([[(2, 1, 0), (4, 1, 0), (11, 1, 0)], [(3, 1, 0), (7, 1, 0)]], [6, 20]) == [
+    [0, 2], [1, 1], [1, 1], [0, 1]]
 
 GIB = 2**30
 link = {"h2d": 50, "d2h": 50, "both": 80}
@@ -68,6 +71,9 @@ near(found(16, 200)["share"], 1)                             # all of the next
 near(found(16, 100)["share"], 100 / (100 + (whole_ms - 100) / 2)) # the link is too slow for that
 near(found(16, 1000)["bytes_in"] / GIB, 36 * 8)
 assert found(16, 1000)["bytes_out"] == 0 and found(7, 100) is None
+apps, turns = [ideal.App(8 * GIB, 0, 0)] * 3, [(0, 100), (1, 100), (0, 100), (0, 100), (1, 50), (2, 0)] * 4
+one = ideal.simulate(apps, turns, 16 * GIB, link, counted=(6, 18)) # the third comes twice, and each time another goes
+assert one["bytes_in"] / GIB == 32 and one["work_ms"] == 900, one
 assert found(24, 100)["bytes_in"] == 0 and found(24, 100)["share"] == 1
 END
 bench multi --programs app --piece 4M --decoder 16M --cnn 16M --kernel 16M --pair-budget 32M --warm 100ms --block 200ms \
