@@ -20,7 +20,6 @@ touched, over all windows.
 
 import bisect
 import os
-import stat
 import struct
 import time
 
@@ -53,15 +52,22 @@ def plan_of(args, kind):
 
 
 class Marks:
-    """What a program marked: the words behind the page that it shares with the daemon."""
+    """
+    What a program marked: the words behind what it shares with the daemon. The program has it mapped, and the daemon has it
+    open.
+    """
 
-    def __init__(self, pid):
+    def __init__(self, pid, daemon):
         self.file = None
-        folder = f"/proc/{pid}/fd"
+        with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+            mapped = {int(line.split()[4]) for line in maps if "memfd:gpumux-stat" in line}
+        folder = f"/proc/{daemon}/fd"
         for name in os.listdir(folder):
             path = os.path.join(folder, name)
+            if "memfd:gpumux-stat" not in os.readlink(path):
+                continue
             found = os.stat(path)
-            if stat.S_ISREG(found.st_mode) and found.st_size >= WORDS_BYTES and "memfd:" in os.readlink(path):
+            if found.st_ino in mapped and found.st_size > WORDS_BYTES:
                 self.file, self.begin = os.open(path, os.O_RDONLY), found.st_size - WORDS_BYTES
         if self.file is None:
             raise r.Absent("this libgpumux.so has no windows")
@@ -123,7 +129,7 @@ def compare(allocations, marks, window):
 def watch(rig, row, program, other, daemon):
     """Compare each window of the program while both work."""
     args = rig.args
-    allocations, marks = truth_of(program.map()), Marks(program.pid)
+    allocations, marks = truth_of(program.map()), Marks(program.pid, daemon.process.pid)
     end = time.monotonic() + min(args.most / 1000, rig.left() / 2)
     last = None
     while time.monotonic() < end and len(row["windows"]) < args.windows:
