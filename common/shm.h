@@ -101,7 +101,11 @@ struct gm_stat {
     /* Work that was submitted, of which nobody knows what memory it touches: windows.h. */
     _Atomic uint64_t unseen;
     _Atomic uint32_t marks_from; /* the window in which it began to mark places; 0: it does not */
-    uint8_t reserved[4096 - 108 - 8 * GM_SPARES_MAX];
+    uint32_t unused;
+    /* What the program itself moves between host and device, since its start, while it marks:
+     * bytes of its copies, and launches that name host memory of its own. */
+    _Atomic uint64_t link_bytes, link_launches;
+    uint8_t reserved[4096 - 128 - 8 * GM_SPARES_MAX];
     struct gm_slot slot[GM_SLOTS];
 };
 _Static_assert(sizeof(struct gm_stat) == 4096 + GM_CACHE_PAIR * GM_SLOTS, "gm_stat layout");

@@ -125,6 +125,12 @@ static bool is_reached(const struct gm_chunk *chunk)
            !chunk->is_fixed && !chunk->is_cold && chunk->heat > 0 && !chunk->has_place;
 }
 
+/* It is to be tried, and nobody needs its room yet. */
+static bool is_to_go(const struct gm_chunk *chunk)
+{
+    return chunk->trust == GM_TRUST_TRIED && chunk->state != GM_CHUNK_ON_HOST;
+}
+
 struct pick {
     struct gm_table *table;
     uint32_t app;
@@ -237,7 +243,7 @@ static struct gm_check_step bring_back(struct gm_check *check, struct gm_table *
                                        uint32_t suspects, uint64_t now)
 {
     struct gm_check_app *a = &check->apps[app];
-    struct gm_check_step step = {.kind = GM_CHECK_BACK, .app = app};
+    struct gm_check_step step = {.kind = GM_CHECKED_BACK, .app = app};
     const struct pick pick = {.table = table, .app = app, .is_one = is_suspect};
     if (a->searched == 0)
         a->failed++;
@@ -272,7 +278,7 @@ static struct gm_check_step accuse(struct gm_check *check, struct gm_table *tabl
         if (parts[i].finding == GM_CHECK_TRAFFIC)
             gm_check_change(check, parts[i].app);
     if (whose == GM_NONE)
-        return (struct gm_check_step){.kind = GM_CHECK_NONE};
+        return (struct gm_check_step){.kind = GM_CHECKED_NONE};
     return bring_back(check, table, whose, most, now);
 }
 
@@ -295,7 +301,7 @@ static void doubt(struct gm_check *check, struct gm_table *table, const struct g
 static struct gm_check_step give_up(struct gm_check *check, struct gm_table *table,
                                     const struct gm_check_part *parts, uint32_t n, uint64_t now)
 {
-    struct gm_check_step step = {.kind = GM_CHECK_FOREIGN};
+    struct gm_check_step step = {.kind = GM_CHECKED_FOREIGN};
     for (uint32_t i = 0; i < n; i++) {
         const struct pick pick = {.table = table, .app = parts[i].app, .is_one = is_back};
         struct change to = {.trust = GM_TRUST_WINDOWS, .step = &step};
@@ -316,22 +322,23 @@ static struct gm_check_step search(struct gm_check *check, struct gm_table *tabl
                                    const struct gm_check_part *parts, uint32_t n, uint64_t now)
 {
     struct gm_check_step step = accuse(check, table, parts, n, now);
-    if (step.kind != GM_CHECK_NONE)
+    if (step.kind != GM_CHECKED_NONE)
         return step;
     doubt(check, table, parts, n);
     step = accuse(check, table, parts, n, now);
-    return step.kind == GM_CHECK_NONE ? give_up(check, table, parts, n, now) : step;
+    return step.kind == GM_CHECKED_NONE ? give_up(check, table, parts, n, now) : step;
 }
 
 /* Half of what was brought back is tried on the host, or of what only an address reaches. */
 static struct gm_check_step try_more(struct gm_check *check, struct gm_table *table, uint32_t app,
                                      uint64_t now)
 {
-    struct gm_check_step step = {.kind = GM_CHECK_NONE, .app = app};
-    struct pick pick = {.table = table, .app = app, .is_one = is_back};
+    struct gm_check_step step = {.kind = GM_CHECKED_NONE, .app = app};
+    struct pick pick = {.table = table, .app = app, .is_one = is_to_go};
     struct change to = {.trust = GM_TRUST_TRIED, .step = &step};
-    if (now < check->apps[app].try_at)
+    if (now < check->apps[app].try_at || count_all(&pick) > 0)
         return step;
+    pick.is_one = is_back;
     uint32_t there = count_all(&pick);
     if (there == 0) {
         pick.is_one = is_reached;
@@ -340,7 +347,7 @@ static struct gm_check_step try_more(struct gm_check *check, struct gm_table *ta
     if (there == 0)
         return step;
     change_coldest(&pick, (there + 1) / 2, &to);
-    step.kind = GM_CHECK_TRY;
+    step.kind = GM_CHECKED_TRY;
     check->apps[app].is_trying = true;
     gm_check_change(check, app);
     return step;
@@ -350,7 +357,7 @@ struct gm_check_step gm_check_follow(struct gm_check *check, struct gm_table *ta
                                      const struct gm_check_part *parts, uint32_t n, bool is_short,
                                      uint64_t now)
 {
-    struct gm_check_step step = {.kind = GM_CHECK_NONE};
+    struct gm_check_step step = {.kind = GM_CHECKED_NONE};
     bool has_traffic = false;
     for (uint32_t i = 0; i < n; i++)
         has_traffic = has_traffic || parts[i].finding == GM_CHECK_TRAFFIC;
@@ -369,7 +376,7 @@ struct gm_check_step gm_check_follow(struct gm_check *check, struct gm_table *ta
         set_proof(table, parts[i].app, is_suspect, true);
     }
     /* One at a time, so that what it brings about is known to be of it. */
-    for (uint32_t i = 0; i < n && is_short && step.kind == GM_CHECK_NONE; i++)
+    for (uint32_t i = 0; i < n && is_short && step.kind == GM_CHECKED_NONE; i++)
         if (parts[i].finding == GM_CHECK_QUIET)
             step = try_more(check, table, parts[i].app, now);
     return step;

@@ -23,7 +23,7 @@
  * them fail in a row, the longer the next one waits.
  *
  * If no memory is suspect any more, others use the link: what is proved is suspect then, and if
- * there is none either, nothing can be told for a while (GM_CHECK_FOREIGN).
+ * there is none either, nothing can be told for a while (GM_CHECKED_FOREIGN).
  *
  * What explains traffic. A program's own copies cross the link, and kernels may read host memory of
  * the program: those samples say nothing, or less. What the program has on the host that is hot
@@ -85,10 +85,10 @@ void gm_check_judge(struct gm_check *check, const struct gm_check_sample *sample
 
 struct gm_check_step {
     enum {
-        GM_CHECK_NONE,
-        GM_CHECK_BACK,    /* the app's `chunks` are needed: they are to come to the GPU */
-        GM_CHECK_TRY,     /* ... are to be tried on the host */
-        GM_CHECK_FOREIGN, /* others use the link: the check is off until off_until */
+        GM_CHECKED_NONE,
+        GM_CHECKED_BACK,    /* the app's `chunks` are needed: they are to come to the GPU */
+        GM_CHECKED_TRY,     /* ... are to be tried on the host */
+        GM_CHECKED_FOREIGN, /* others use the link: the check is off until off_until */
     } kind;
     uint32_t app, chunks;
     uint64_t bytes;

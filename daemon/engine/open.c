@@ -211,6 +211,8 @@ static int make_tables(struct gm_engine *engine)
     engine->stopping.set = calloc(max_apps, sizeof *engine->stopping.set);
     engine->admit_apps = calloc(max_apps, sizeof *engine->admit_apps);
     engine->users = calloc(max_apps, sizeof *engine->users);
+    engine->check_apps = calloc(max_apps, sizeof *engine->check_apps);
+    engine->check_parts = calloc(max_apps, sizeof *engine->check_parts);
     /* For every frame: evict and lower what is in it, destroy it, raise and fill what comes; and
      * what else is lowered, a window full at a time. */
     engine->plan.capacity = 8 * max_frames + 64;
@@ -220,12 +222,13 @@ static int make_tables(struct gm_engine *engine)
     if (!engine->table_memory || !engine->apps || !engine->late || !engine->failed ||
         !engine->unsent || !engine->stands || !engine->layout.targets || !engine->layout.victims ||
         !engine->in_set || !engine->running || !engine->admit_apps || !engine->users ||
-        !engine->stopping.apps || !engine->stopping.set || !engine->plan.moves ||
-        !engine->ring[0] || !engine->ring[1])
+        !engine->check_apps || !engine->check_parts || !engine->stopping.apps ||
+        !engine->stopping.set || !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
         return -ENOMEM;
     engine->table =
         gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames, engine->first_budget);
     gm_engine_watch_table(engine);
+    gm_check_init(&engine->check, engine->check_apps, max_apps);
     int error = gm_engine_open_sched(engine);
     if (error)
         return error;
@@ -252,6 +255,8 @@ static void free_tables(struct gm_engine *engine)
     free(engine->stopping.set);
     free(engine->admit_apps);
     free(engine->users);
+    free(engine->check_apps);
+    free(engine->check_parts);
     free(engine->plan.moves);
     for (int i = 0; i < GM_WAYS; i++)
         free(engine->ring[i]);

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/size.h"
 #include "common/units.h"
+#include "daemon/core/check.h"
 #include "daemon/views/why.h"
 
 static const char *name_of(const struct gm_event *event, char text[128])
@@ -258,6 +259,21 @@ static void tell_settings(const struct gm_event *event, const char *who)
 }
 
 /* The engine as a whole: its end, its faults, its time. */
+static void tell_checked(const struct gm_event *event, const char *who)
+{
+    const uint64_t mib = event->checked.bytes >> 20;
+    if (event->checked.step == GM_CHECKED_BACK)
+        gm_log(GM_LOG_DEBUG, "%s: memory on the host is used: %" PRIu64 " MiB of it come back", who,
+               mib);
+    else if (event->checked.step == GM_CHECKED_TRY)
+        gm_log(GM_LOG_DEBUG, "%s: %" PRIu64 " MiB are tried on the host", who, mib);
+    else
+        gm_log(GM_LOG_INFO,
+               "GPU %" PRId32 ": others use the link: for %" PRIu64 " s it is not asked which "
+               "memory is used",
+               event->device, (uint64_t)(event->checked.for_ns / GM_S));
+}
+
 static void tell_engine(const struct gm_event *event)
 {
     switch (event->kind) {
@@ -279,7 +295,7 @@ static void tell_engine(const struct gm_event *event)
         break;
     case GM_EVENT_UNCHECKED:
         gm_log(GM_LOG_INFO,
-               "GPU %" PRId32 ": what crosses its link is not counted (%s): which memory is used, "
+               "GPU %" PRId32 ": what crosses its link tells nothing (%s): which memory is used, "
                "calls and launches alone say",
                event->device, event->unchecked.why);
         break;
@@ -435,6 +451,9 @@ void gm_view_tell(const struct gm_event *event)
     case GM_EVENT_LOST:
     case GM_EVENT_CUT_OFF:
     case GM_EVENT_HASH_OFF:
+    case GM_EVENT_CHECKED:
+        tell_checked(event, who);
+        break;
     case GM_EVENT_UNCHECKED:
     case GM_EVENT_FAULT:
         tell_engine(event);

@@ -146,10 +146,10 @@ static void step(struct world *world)
     gm_check_judge(&world->check, &sample, world->parts, world->n);
     world->last = gm_check_follow(&world->check, world->table, world->parts, world->n,
                                   world->is_short, world->now);
-    world->backs += world->last.kind == GM_CHECK_BACK;
-    world->tries += world->last.kind == GM_CHECK_TRY;
-    world->given_up += world->last.kind == GM_CHECK_FOREIGN;
-    if (world->last.kind != GM_CHECK_NONE)
+    world->backs += world->last.kind == GM_CHECKED_BACK;
+    world->tries += world->last.kind == GM_CHECKED_TRY;
+    world->given_up += world->last.kind == GM_CHECKED_FOREIGN;
+    if (world->last.kind != GM_CHECKED_NONE)
         settle(world);
 }
 
@@ -341,7 +341,7 @@ static void test_foreign(void **state)
     world.foreign = 3 * GB;
     while (world.given_up == 0)
         step(&world);
-    assert_int_equal(world.last.kind, GM_CHECK_FOREIGN);
+    assert_int_equal(world.last.kind, GM_CHECKED_FOREIGN);
     assert_in_range(world.now, 0, 5 * GM_S);
     assert_int_equal(on_host(&world, false), 200); /* windows alone decide */
     const uint32_t moved = world.moved;

@@ -8,6 +8,7 @@
 #include "common/shm.h"
 #include "daemon/core/admit.h"
 #include "daemon/core/backoff.h"
+#include "daemon/core/check.h"
 #include "daemon/core/events.h"
 #include "daemon/core/hint.h"
 #include "daemon/core/need.h"
@@ -205,7 +206,12 @@ struct gm_app {
         uint64_t user_pinned; /* ... and may need of pinned memory */
         uint64_t bend;        /* bytes that it may occupy for now beyond what it needs to run */
     } cap;
-    struct gm_working working;  /* places.c */
+    struct gm_working working; /* places.c */
+    struct {                   /* check.c */
+        bool is_known;         /* to core/check */
+        bool was_running;      /* as was what follows, at the last look */
+        uint64_t on_host;
+    } check;
     uint64_t driver;            /* room.c: what the driver keeps for it, as it said */
     struct {                    /* switches.c */
         struct gm_moment begin; /* when it was last chosen to run */
@@ -372,9 +378,17 @@ struct gm_engine {
     struct gm_coming hashing;          /* chunks that are hashed now */
     struct gm_meter *meter;            /* NULL: there is none */
     bool is_metering;                  /* it takes samples */
-    bool meter_told;                   /* the log has that it does not work */
-    uint64_t shadows_told;             /* gm_engine_wanted_shadows when memory.c last asked */
-    uv_poll_cb on_exit;                /* of the process of an app: exits.c */
+    struct gm_check check;             /* check.c, as what follows */
+    struct gm_check_app *check_apps;   /* ... its memory */
+    struct gm_check_part *check_parts; /* filled for each sample */
+    struct {
+        uint64_t since;   /* samples that began before do not count */
+        bool was_copying; /* at the last look */
+        bool is_told;     /* the log has that there is no meter */
+        pid_t stranger;   /* a process of others that uses the GPU; 0: none was seen */
+    } link;
+    uint64_t shadows_told; /* gm_engine_wanted_shadows when memory.c last asked */
+    uv_poll_cb on_exit;    /* of the process of an app: exits.c */
     struct gm_alarm alarm;
     uint64_t alarm_at; /* when it is due; 0: never */
     /* Deadlines count from here at the earliest: until then the daemon did not run (it was stopped,

@@ -18,6 +18,7 @@
 #include "daemon/engine/step/apps.h"
 #include "daemon/engine/step/budget.h"
 #include "daemon/engine/step/caps.h"
+#include "daemon/engine/step/check.h"
 #include "daemon/engine/step/chunks.h"
 #include "daemon/engine/step/deadlines.h"
 #include "daemon/engine/step/features.h"
@@ -161,6 +162,7 @@ void gm_engine_run(struct gm_engine *engine)
     gm_engine_flush(engine);
     gm_engine_set_alarm(engine);
     gm_engine_look_under_way(engine);
+    gm_engine_follow_check(engine);
     gm_engine_end_run(engine);
     if (engine->stopping.is_over) {
         gm_engine_halt(engine);

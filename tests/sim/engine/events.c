@@ -190,6 +190,9 @@ void events_take(struct gm_journal *journal, const struct gm_event *event)
         take_idle(machine.daemon.engines[event->gpu], event->app);
     } else if (event->kind == GM_EVENT_INPUT) {
         take_input(watch, event->at, event->input.event);
+    } else if (event->kind == GM_EVENT_CHECKED) {
+        machine.sums.guilty += event->checked.step == GM_CHECKED_BACK;
+        machine.sums.tries += event->checked.step == GM_CHECKED_TRY;
     } else if (event->kind == GM_EVENT_POLICY) {
         watch_policy(watch, event->at, event->app, event->policy.policy);
         watch_before(watch);

@@ -1,7 +1,8 @@
 /*
  * The fake meter: as daemon/memory/meter.h says. What crosses the link has nothing to do with what
  * programs do: nothing for a while, then a lot, as the seed has it. So the engine finds memory
- * guilty at random, and whatever it does about that must be right.
+ * guilty at random, and whatever it does about that must be right. Answers come sooner than those
+ * of the real one, so that more happens.
  */
 #include "tests/sim/engine/machine.h"
 
@@ -41,12 +42,12 @@ static void put(struct gm_meter *meter)
     struct gm_meter_sample *sample = &meter->samples[++meter->n % SAMPLES];
     *sample = (struct gm_meter_sample){.begin = meter->begin, .end = machine.now};
     if (machine.now >= meter->turn_at) {
-        meter->turn_at = machine.now + draw(&meter->chance, 4 * GM_S);
+        meter->turn_at = machine.now + draw(&meter->chance, 400 * GM_MS);
         meter->busy_until = draw_percent(&meter->chance, 40) ? meter->turn_at : machine.now;
     }
     if (machine.now < meter->busy_until)
         sample->rate[draw(&meter->chance, GM_WAYS)] = draw(&meter->chance, 50) << 30;
-    if (draw_percent(&meter->chance, 2)) { /* a process that is not the daemon's */
+    if (draw(&meter->chance, 2000) == 0) { /* a process that is not the daemon's */
         sample->processes[0] = 1;
         sample->n_processes = 1;
     }
@@ -63,7 +64,7 @@ static void on_sample(void *arg, uint64_t a, uint64_t b)
     if (!meter->is_on || meter->state != GM_METER_READY)
         return;
     put(meter);
-    if (draw(&meter->chance, 1000) == 0)
+    if (draw(&meter->chance, 5000) == 0)
         meter->state = GM_METER_OFF;
     begin_next(meter);
     trace("a sample of the link", meter->n, 0, 0);
@@ -76,7 +77,7 @@ static void begin_next(struct gm_meter *meter)
         return;
     meter->is_under_way = true;
     meter->begin = machine.now;
-    machine_at(machine.now + 60 * GM_MS + draw(&meter->chance, 40 * GM_MS), on_sample, meter, 0, 0);
+    machine_at(machine.now + GM_MS + draw(&meter->chance, 4 * GM_MS), on_sample, meter, 0, 0);
 }
 
 static void on_started(void *arg, uint64_t a, uint64_t b)
