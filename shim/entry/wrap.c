@@ -196,11 +196,13 @@ static inline void gm_touch_lists(const uint64_t *words, const uint64_t *sizes)
 #define GM_COPY_TOUCHES(args)                                                                      \
     if (gm_windows_are_on() && GM_IS_BATCH args)                                                   \
         gm_touch_lists(GM_WORDS args, GM_SIZES args);                                              \
-    else if (gm_windows_are_on() && !GM_IS_AWAY args) {                                            \
+    else if (gm_windows_are_on()) {                                                                \
         const uint64_t gm_extent =                                                                 \
             gm_extent_of(GM_SIZES args, GM_UNITS args, sizeof(GM_SIZES args) / sizeof(uint64_t));  \
-        (void)gm_extent;                                                                           \
-        (void)(GM_TOUCH_ALL args);                                                                 \
+        if (GM_IS_AWAY args)                                                                       \
+            gm_windows_crossed(gm_extent, 0);                                                      \
+        else                                                                                       \
+            (void)(GM_TOUCH_ALL args);                                                             \
     }
 
 /* To the program, memory that was freed and is kept (freed.h) does not exist. */

@@ -30,6 +30,8 @@ struct gm_replay_touches {
 struct gm_replay_node {
     CUgraphNode node;
     uint32_t first, room; /* its stretch of its replay's touches */
+    uint64_t link;        /* bytes that it copies over the link */
+    bool is_mapped;       /* it works on host memory */
     bool is_hidden;       /* nobody knows what it touches */
 };
 
@@ -40,6 +42,8 @@ struct gm_replay {
     uint32_t n_nodes, nodes_room;
     struct gm_replay_touches touches; /* by node; some are no node's any more */
     struct gm_replay_touches marks;   /* each place once; none until the first launch */
+    uint64_t link;                    /* the sum of the nodes' */
+    uint32_t mapped;                  /* nodes that are */
     uint32_t hidden;                  /* nodes that are */
     bool is_hidden;                   /* or more than nodes */
 };
@@ -82,6 +86,7 @@ static void gm_replay_found(void *arg, uint64_t va, uint64_t bytes)
 {
     struct gm_reading *reading = arg;
     struct gm_replay_touch touch = {.place = (uint32_t)gm_window_place(va), .times = 1};
+    reading->node->is_mapped = reading->node->is_mapped || (bytes == 0 && !gm_pages_have(va));
     if (!gm_pages_have(va) || bytes == 0 || va + bytes - 1 < va)
         return;
     /* Up to the end of what is gpumux's: a program may say anything. */
@@ -111,7 +116,7 @@ static void gm_replay_read_copy(struct gm_reading *reading)
     CUDA_MEMCPY3D copy;
     if (gm_real.cuGraphMemcpyNodeGetParams != NULL &&
         gm_real.cuGraphMemcpyNodeGetParams(reading->node->node, &copy) == CUDA_SUCCESS)
-        gm_windows_look_in_copy(&copy, gm_replay_found, reading);
+        reading->node->link = gm_windows_look_in_copy(&copy, gm_replay_found, reading);
     else
         reading->node->is_hidden = true;
 }
@@ -211,6 +216,8 @@ static void gm_replay_read_node(struct gm_replay *replay, CUgraphNode node, int 
         reading.node->is_hidden = true;
     }
     replay->hidden += reading.node->is_hidden;
+    replay->mapped += reading.node->is_mapped;
+    replay->link += reading.node->link;
 }
 
 static void gm_replay_read(struct gm_replay *replay, CUgraph graph, int depth)
@@ -345,7 +352,11 @@ static void gm_replay_replace(struct gm_replay *replay, const struct gm_reading 
                reading->touches->n * sizeof(*reading->touches->touch));
     }
     replay->hidden += (uint32_t)is_hidden - (uint32_t)node->is_hidden;
+    replay->mapped += (uint32_t)reading->node->is_mapped - (uint32_t)node->is_mapped;
+    replay->link += reading->node->link - node->link;
     node->is_hidden = is_hidden;
+    node->is_mapped = reading->node->is_mapped;
+    node->link = reading->node->link;
     replay->marks.n = 0;
 }
 
@@ -393,8 +404,11 @@ void gm_replays_launched(CUgraphExec exec)
     gm_lock(&gm_replays_lock);
     struct gm_replay *replay = *gm_replays_at(exec);
     const bool is_whole = replay != NULL && gm_replay_mark(replay);
+    const uint64_t link = replay != NULL ? replay->link : 0;
+    const uint32_t mapped = replay != NULL ? replay->mapped : 0;
     gm_unlock(&gm_replays_lock);
     gm_windows_submitted(is_whole);
+    gm_windows_crossed(link, mapped);
 }
 
 /* ---- the calls ---- */
@@ -454,7 +468,7 @@ void gm_replays_on_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode 
     (void)context;
     if (copy == NULL)
         return;
-    gm_windows_look_in_copy(copy, gm_replay_found, &reading);
+    reading.node->link = gm_windows_look_in_copy(copy, gm_replay_found, &reading);
     gm_replays_replace(exec, &reading);
 }
 

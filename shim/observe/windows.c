@@ -56,6 +56,15 @@ void gm_windows_submitted(bool is_seen)
         gm_windows_hide();
 }
 
+void gm_windows_crossed(uint64_t bytes, uint64_t launches)
+{
+    struct gm_stat *stat = gm_gate_stat();
+    if (bytes > 0)
+        atomic_fetch_add_explicit(&stat->link_bytes, bytes, memory_order_relaxed);
+    if (launches > 0)
+        atomic_fetch_add_explicit(&stat->link_launches, launches, memory_order_relaxed);
+}
+
 void gm_windows_hide_all(void)
 {
     atomic_store_explicit(&gm_windows_are_hidden, true, memory_order_relaxed);
@@ -135,8 +144,55 @@ static void gm_windows_touch_bytes(void *unused, uint64_t va, uint64_t bytes)
 
 static inline void gm_windows_found(void *marker, uint64_t va, uint64_t bytes)
 {
-    (void)bytes;
-    gm_mark(marker, gm_pages_home(va), 1);
+    if (__builtin_expect(bytes == 0, 0))
+        gm_windows_crossed(0, 1);
+    else
+        gm_mark(marker, gm_pages_home(va), 1);
+}
+
+/* Kernels can be given memory of the host. Whether an address is of it only the driver knows. */
+#define GM_BEYOND_PAGES 256u /* a byte of a hash */
+#define GM_BEYOND_MOST 1024u /* questions a window, each below a microsecond */
+
+/* The last answers: page << 32 | window << 8 | whether it is the host's. */
+static _Atomic uint64_t gm_beyond[GM_BEYOND_PAGES];
+static _Atomic uint64_t gm_beyond_asked; /* window << 32 | questions in it */
+
+static GM_COLD bool gm_beyond_ask(uint64_t word, uint32_t window)
+{
+    CUmemorytype type = 0;
+    unsigned int is_managed = 0;
+    CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                   CU_POINTER_ATTRIBUTE_IS_MANAGED};
+    void *values[] = {&type, &is_managed};
+    uint64_t asked = atomic_load_explicit(&gm_beyond_asked, memory_order_relaxed);
+    if (asked >> 32 != window)
+        asked = (uint64_t)window << 32;
+    if ((uint32_t)asked >= GM_BEYOND_MOST || gm_real.cuPointerGetAttributes == NULL)
+        return false;
+    atomic_store_explicit(&gm_beyond_asked, asked + 1, memory_order_relaxed);
+    return gm_real.cuPointerGetAttributes(2, which, values, word) == CUDA_SUCCESS &&
+           (type == CU_MEMORYTYPE_HOST || is_managed != 0);
+}
+
+/* Whether a word of arguments that is no address of gpumux's is one of host memory. */
+static bool gm_beyond_is_host(uint64_t word)
+{
+    const uint64_t page = word >> GM_CHUNK_SHIFT;
+    const uint32_t window = gm_windows_now() & GM_WINDOW_MASK;
+    _Atomic uint64_t *answer = &gm_beyond[(page * 0x9e3779b97f4a7c15ull) >> 56];
+    uint64_t there = atomic_load_explicit(answer, memory_order_relaxed);
+    if (there >> 8 != (page << 24 | window)) {
+        there = page << 32 | (uint64_t)window << 8 | gm_beyond_ask(word, window);
+        atomic_store_explicit(answer, there, memory_order_relaxed);
+    }
+    return (there & 1) != 0;
+}
+
+/* Pages below 4 GiB are nobody's; many small numbers look like them. */
+static inline bool gm_beyond_may_be(uint64_t word)
+{
+    return word >> 32 != 0 && word >> GM_WINDOW_VA_BITS == 0;
 }
 
 /* The words in `bytes` of arguments at `from`, the first of them at from + skip. */
@@ -149,6 +205,8 @@ GM_LOOK void gm_look_in(const void *from, size_t skip, size_t bytes, gm_window_f
         memcpy(&word, at + i, sizeof(word));
         if (gm_pages_have(word))
             found(arg, word, 1);
+        else if (gm_beyond_may_be(word) && gm_beyond_is_host(word))
+            found(arg, word, 0);
     }
 }
 
@@ -326,8 +384,10 @@ void gm_windows_of_lists(const CUdeviceptr *to, const CUdeviceptr *from, const s
                          size_t n)
 {
     for (size_t i = 0; to != NULL && from != NULL && bytes != NULL && i < n; i++) {
-        if (gm_windows_is_away(to[i]) || gm_windows_is_away(from[i]))
+        if (gm_windows_is_away(to[i]) || gm_windows_is_away(from[i])) {
+            gm_windows_crossed(bytes[i], 0);
             continue;
+        }
         gm_windows_touch_bytes(NULL, from[i], bytes[i]);
         gm_windows_touch_bytes(NULL, to[i], bytes[i]);
     }
@@ -356,18 +416,20 @@ static bool gm_copy_side_at(const struct gm_copy_side *side, uint64_t *va)
     return true;
 }
 
-static void gm_look_in_sides(const struct gm_copy_side *from, const struct gm_copy_side *to,
-                             uint64_t width, uint64_t height, uint64_t depth,
-                             gm_window_found *found, void *arg)
+static uint64_t gm_look_in_sides(const struct gm_copy_side *from, const struct gm_copy_side *to,
+                                 uint64_t width, uint64_t height, uint64_t depth,
+                                 gm_window_found *found, void *arg)
 {
     uint64_t src, dst;
-    if (width == 0 || height == 0 || depth == 0 || !gm_copy_side_at(from, &src) ||
-        !gm_copy_side_at(to, &dst))
-        return;
+    if (width == 0 || height == 0 || depth == 0)
+        return 0;
+    if (!gm_copy_side_at(from, &src) || !gm_copy_side_at(to, &dst))
+        return width * height * depth;
     if (src != 0)
         found(arg, src, (depth - 1) * from->slice + (height - 1) * from->pitch + width);
     if (dst != 0)
         found(arg, dst, (depth - 1) * to->slice + (height - 1) * to->pitch + width);
+    return 0;
 }
 
 #define GM_COPY_SIDE(copy, side, z_at, rows)                                                       \
@@ -387,9 +449,9 @@ static void gm_look_in_sides(const struct gm_copy_side *from, const struct gm_co
                      GM_COPY_SIDE(copy, dst, (copy)->dstZ, (copy)->dstHeight),                     \
                      (copy)->WidthInBytes, (copy)->Height, (copy)->Depth, found, arg)
 
-void gm_windows_look_in_copy(const CUDA_MEMCPY3D *copy, gm_window_found *found, void *arg)
+uint64_t gm_windows_look_in_copy(const CUDA_MEMCPY3D *copy, gm_window_found *found, void *arg)
 {
-    GM_LOOK_IN_DEEP(copy, found, arg);
+    return GM_LOOK_IN_DEEP(copy, found, arg);
 }
 
 #define GM_WINDOWS_OF_COPY(name, type, LOOK)                                                       \
@@ -398,7 +460,7 @@ void gm_windows_look_in_copy(const CUDA_MEMCPY3D *copy, gm_window_found *found, 
         const type *at = copy;                                                                     \
         (void)bytes;                                                                               \
         if (at != NULL)                                                                            \
-            LOOK(at, gm_windows_touch_bytes, NULL);                                                \
+            gm_windows_crossed(LOOK(at, gm_windows_touch_bytes, NULL), 0);                         \
     }
 GM_WINDOWS_OF_COPY(2d, CUDA_MEMCPY2D, GM_LOOK_IN_FLAT)
 GM_WINDOWS_OF_COPY(3d, CUDA_MEMCPY3D, GM_LOOK_IN_DEEP)

@@ -6,8 +6,9 @@
  * The model: a launch touches what its arguments point to: every 8-byte word of them that is an
  * address of gpumux's marks its place. A tensor's base pointer stands for the tensor; the daemon
  * guesses its extent (daemon/core/place.h). A copy or set touches what it names, all of it. A copy
- * to or from the host touches nothing: its bytes cross the link wherever the memory is. What an
- * executable graph touches: replays.h.
+ * to or from the host touches nothing: its bytes cross the link wherever the memory is. They are
+ * counted (gm_stat.link_bytes), as are launches whose arguments point to host memory: the driver is
+ * asked once a window for each 2 MiB that they name. What an executable graph touches: replays.h.
  *
  * What cannot be read counts as unseen (gm_stat.unseen), so that the daemon knows that it does not
  * know: kernels whose parameters the driver does not tell or that have too many, launches of the
@@ -45,6 +46,10 @@ void gm_windows_submitted(bool is_seen);
 /* From now on nobody knows what work touches. */
 void gm_windows_hide_all(void);
 
+/* So many bytes, and launches on host memory, cross the link by the program's own doing: the daemon
+ * then does not take what it counts there for reads of memory that it keeps on the host. */
+void gm_windows_crossed(uint64_t bytes, uint64_t launches);
+
 /* Whether an address that a copy names is host memory, or another's: nothing of that copy counts.
  */
 bool gm_windows_is_away(uint64_t va);
@@ -60,12 +65,12 @@ void gm_windows_of_unknown(const void *unused, uint64_t bytes);
 void gm_windows_of_lists(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes,
                          size_t n);
 
-/* Call found(arg, va, bytes) for every address of gpumux's in a kernel's arguments, with 1 byte.
- * False: they cannot be read, or not all of them. */
+/* Call found(arg, va, bytes) for every address of gpumux's in a kernel's arguments, with 1 byte,
+ * and for every one of host memory, with 0. False: they cannot be read, or not all of them. */
 typedef void gm_window_found(void *arg, uint64_t va, uint64_t bytes);
 bool gm_windows_look(CUfunction f, void **params, void **extra, gm_window_found *found, void *arg);
-/* The same for what a copy touches. */
-void gm_windows_look_in_copy(const CUDA_MEMCPY3D *copy, gm_window_found *found, void *arg);
+/* The same for what a copy touches. Returns how many bytes of it cross the link. */
+uint64_t gm_windows_look_in_copy(const CUDA_MEMCPY3D *copy, gm_window_found *found, void *arg);
 /* Mark `n` places from `place` on, as touched so many times. */
 void gm_windows_touch(uint64_t place, uint64_t n, uint32_t times);
 

@@ -177,6 +177,7 @@ static void test_made(void **state)
         gm_replays_on_cuGraphLaunch(exec_of(1), NULL);
     gm_replays_on_cuGraphLaunch_ptsz(exec_of(1), NULL);
     expect((uint32_t[8]){4, 8, 4, 0, 4, 4, 4});
+    expect_crossed(4, 0);
     gm_replays_on_cuGraphLaunch(exec_of(2), NULL); /* is not known */
     expect_unseen(1, (uint32_t[8]){0});
     gm_windows_mark(false, NULL);
@@ -188,6 +189,50 @@ static void test_made(void **state)
     gm_replays_forget(exec_of(1));
     gm_replays_on_cuGraphLaunch(exec_of(1), NULL);
     expect_unseen(1, (uint32_t[8]){0});
+}
+
+static CUresult drv_attributes(unsigned int n, CUpointer_attribute *which, void **values,
+                               CUdeviceptr at)
+{
+    (void)n, (void)which;
+    *(CUmemorytype *)values[0] = at >> 40 == 0x11 ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    return CUDA_SUCCESS;
+}
+
+/* What a graph moves over the link by itself, until its nodes are set anew. */
+static void test_crosses(void **state)
+{
+    struct graph graph = {
+        .n = 2,
+        .node = {{.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(0), 0x11ull << 40}},
+                 {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .args = {page(0), 8}}}};
+    CUgraphNode kernel_node = (CUgraphNode)(void *)&graph.node[0];
+    CUgraphNode copy_node = (CUgraphNode)(void *)&graph.node[1];
+    CUDA_KERNEL_NODE_PARAMS params;
+    CUDA_MEMCPY3D copy;
+    (void)state;
+    gm_real.cuPointerGetAttributes = drv_attributes;
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    gm_replays_launched(exec_of(1));
+    gm_replays_launched(exec_of(1));
+    expect_crossed(2, 2);
+    drv_copy_node(copy_node, &copy);
+    copy.WidthInBytes = 1000;
+    copy.Height = 3;
+    gm_replays_on_cuGraphExecMemcpyNodeSetParams(exec_of(1), copy_node, &copy, NULL);
+    gm_replays_launched(exec_of(1));
+    expect_crossed(3000, 1);
+    graph.node[0].args[1] = page(1);
+    drv_kernel_node(kernel_node, &params);
+    gm_replays_on_cuGraphExecKernelNodeSetParams_v2(exec_of(1), kernel_node, &params);
+    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    gm_replays_on_cuGraphExecMemcpyNodeSetParams(exec_of(1), copy_node, &copy, NULL);
+    gm_replays_launched(exec_of(1));
+    expect_crossed(0, 0);
+    gm_replays_forget(exec_of(1));
+    gm_real.cuPointerGetAttributes = NULL;
+    take();
+    unseen();
 }
 
 /* In the order of the nodes, each place once. */
@@ -443,10 +488,15 @@ static void test_odd(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_made, setup),    cmocka_unit_test_setup(test_updated, setup),
-        cmocka_unit_test_setup(test_order, setup),   cmocka_unit_test_setup(test_extents, setup),
-        cmocka_unit_test_setup(test_hidden, setup),  cmocka_unit_test_setup(test_lazy, setup),
-        cmocka_unit_test_setup(test_again, setup),   cmocka_unit_test_setup(test_odd, setup),
+        cmocka_unit_test_setup(test_made, setup),
+        cmocka_unit_test_setup(test_updated, setup),
+        cmocka_unit_test_setup(test_crosses, setup),
+        cmocka_unit_test_setup(test_order, setup),
+        cmocka_unit_test_setup(test_extents, setup),
+        cmocka_unit_test_setup(test_hidden, setup),
+        cmocka_unit_test_setup(test_lazy, setup),
+        cmocka_unit_test_setup(test_again, setup),
+        cmocka_unit_test_setup(test_odd, setup),
         cmocka_unit_test_setup(test_texture, setup), /* for good */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -252,6 +252,7 @@ static void test_copies(void **state)
     gm_windows_of_address((void *)BASE, 0);
     gm_windows_of_address((void *)BASE, UINT64_MAX); /* the driver refuses it */
     assert_int_equal(take(), 0);
+    expect_crossed(2000 + 32, 0); /* those two have an end on the host */
 
     gm_windows_of_address((void *)BASE, 1);
     gm_windows_of_address((void *)(BASE + 2 * MIB), 2 * MIB + 1);
@@ -267,6 +268,7 @@ static void test_copies(void **state)
     gm_windows_of_copy_3d(&deep, 0);
     assert_int_equal(take(), 0);
     assert_int_equal(unseen(), 0);
+    expect_crossed(0, 0);
     gm_windows_of_unknown(NULL, 0);
     assert_int_equal(unseen(), 1);
 }
@@ -278,6 +280,7 @@ static void test_lists(void **state)
     (void)state;
     gm_windows_of_lists(to, from, bytes, 3);
     expect_places(3, (const uint32_t[][2]){{0, 2}, {2, 1}, {32, 1}});
+    expect_crossed(100, 0);
     gm_windows_of_lists(NULL, from, bytes, 3);
     gm_windows_of_lists(to, from, bytes, 0);
     assert_int_equal(take(), 0);
@@ -418,6 +421,62 @@ static void test_not_ours(void **state)
     assert_int_equal(take(), 1);
     assert_int_equal(got[0].va, BASE + 3 * 64 * MIB);
     assert_int_equal(gm_allocs_take(BASE + MIB, &alloc), GM_ALLOC_BASE);
+    assert_int_equal(unseen(), 0);
+}
+
+/* What the driver says of addresses: pinned memory, managed memory, and its own. */
+#define PINNED (0x7e00ull << 32)
+#define MANAGED (0x7d00ull << 32)
+static unsigned asked_pointers;
+
+static CUresult drv_attributes(unsigned int n, CUpointer_attribute *which, void **values,
+                               CUdeviceptr at)
+{
+    asked_pointers++;
+    assert_int_equal(n, 2);
+    assert_int_equal(which[0], CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+    assert_int_equal(which[1], CU_POINTER_ATTRIBUTE_IS_MANAGED);
+    *(CUmemorytype *)values[0] =
+        at >> 32 == PINNED >> 32 ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    *(unsigned int *)values[1] = at >> 32 == MANAGED >> 32;
+    return at >> 32 == 0x7c00 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+/* Launches on host memory are counted. The driver is asked once a window for 2 MiB, about what may
+ * be an address only, and not without end. */
+static void test_host_memory(void **state)
+{
+    (void)state;
+    gm_real.cuPointerGetAttributes = drv_attributes;
+    asked_pointers = 0;
+    use(BASE);
+    use(77);
+    use(UINT32_MAX);
+    use(UINT64_MAX);
+    use(1ull << 47);
+    assert_int_equal(asked_pointers, 0);
+    for (uint64_t i = 0; i < 100; i++) {
+        use(PINNED + i);
+        use(MANAGED + 2 * MIB);
+        use(0x7c00ull << 32);
+        use(0x7b00ull << 32); /* the driver's own, on the device */
+    }
+    expect_crossed(0, 200);
+    assert_int_equal(asked_pointers, 4);
+    assert_int_equal(take(), 1); /* the next window */
+    use(PINNED);
+    assert_int_equal(asked_pointers, 5);
+    for (uint64_t i = 0; i < 100000; i++)
+        use((0x1234ull << 32) + i * 2 * MIB); /* numbers that look like addresses */
+    assert_in_range(asked_pointers, 1000, 1100);
+    expect_crossed(0, 1);
+    take();
+    use(PINNED);
+    expect_crossed(0, 1);
+    gm_real.cuPointerGetAttributes = NULL;
+    take();
+    use(PINNED);
+    expect_crossed(0, 0);
     assert_int_equal(unseen(), 0);
 }
 
@@ -605,6 +664,7 @@ int main(void)
         cmocka_unit_test_setup(test_unseen, setup),
         cmocka_unit_test_setup(test_many_params, setup),
         cmocka_unit_test_setup(test_not_ours, setup),
+        cmocka_unit_test_setup(test_host_memory, setup),
         cmocka_unit_test_setup(test_views, setup),
         cmocka_unit_test_setup(test_all, setup),
         cmocka_unit_test_setup(test_no_word, setup),

@@ -104,6 +104,13 @@ static uint64_t unseen(void)
     return atomic_exchange(&stat_area.unseen, 0);
 }
 
+/* ... and what it moves over the link by itself. */
+static void expect_crossed(uint64_t bytes, uint64_t launches)
+{
+    assert_int_equal(atomic_exchange(&stat_area.link_bytes, 0), bytes);
+    assert_int_equal(atomic_exchange(&stat_area.link_launches, 0), launches);
+}
+
 static void make(uint64_t va, uint64_t bytes, enum gm_alloc_kind kind)
 {
     struct gm_alloc alloc = {
@@ -128,6 +135,8 @@ static void begin(void)
     gm_windows_mark(true, words);
     take();
     unseen();
+    atomic_store(&stat_area.link_bytes, 0);
+    atomic_store(&stat_area.link_launches, 0);
 }
 
 #endif
