@@ -25,7 +25,6 @@ struct gm_meter {
 };
 
 static struct gm_meter *meters[GPUS]; /* those that are open */
-static uint32_t opened;               /* since the start */
 
 static bool is_open(const struct gm_meter *meter)
 {
@@ -101,7 +100,8 @@ struct gm_meter *gm_meter_open(uv_loop_t *loop, const uint8_t uuid[16], void (*o
     require(meter, "no memory");
     meter->on_news = on_news;
     meter->arg = arg;
-    meter->number = opened++ % GPUS;
+    while (meters[meter->number]) /* those of a seed are the same, whatever ran before */
+        meter->number++;
     meter->chance.state = machine.seed * 0x9E3779B97F4A7C15ull + meter->number;
     meters[meter->number] = meter;
     machine_at(machine.now + draw(&meter->chance, GM_S), on_started, meter, 0, 0);

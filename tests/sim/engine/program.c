@@ -463,7 +463,7 @@ static void on_quiet(void *arg, uint64_t life, uint64_t query)
         return;
     }
     const struct gm_msg_quiet answer = {.query = query, .is_quiet = !machine_fails(FAULT_DRAIN)};
-    p->is_quiet = answer.is_quiet;
+    p->is_quiet = p->is_quiet || answer.is_quiet; /* it may have told another GPU before */
     say(p, GM_MSG_QUIET, &answer);
 }
 
