@@ -38,7 +38,7 @@ static void open_pinned_victim(struct gm_planning *p, uint32_t victim)
     p->pinned_victim = victim;
     p->pinned_at = GM_NONE;
     if (victim < p->input->layout->n_victims)
-        p->pinned_at = gm_plan_victim(p, victim)->away[GM_TIER_PINNED].head;
+        p->pinned_at = gm_plan_victim(p, victim)->away[GM_TIER_PINNED].tail;
 }
 
 /* The farthest victim's next chunk that was pinned before this plan; GM_NONE: none. */
@@ -109,7 +109,7 @@ static bool demote_one(struct gm_planning *p, bool is_needed)
         if (tier == GM_TIER_NONE)
             continue;
         if (is_pinned)
-            p->pinned_at = gm_plan_follow(p, chunk);
+            p->pinned_at = gm_plan_follow_back(p, chunk);
         else
             p->evicted_at++;
         return add_demote(p, chunk, tier);
@@ -400,7 +400,7 @@ static bool demote_pinned(struct gm_planning *p)
     enum gm_tier to = choose_tier(p, chunk_bytes(p, victim), true);
     if (to == GM_TIER_NONE)
         return false;
-    p->pinned_at = gm_plan_follow(p, victim);
+    p->pinned_at = gm_plan_follow_back(p, victim);
     return add_demote(p, victim, to);
 }
 
@@ -413,7 +413,7 @@ static bool exchange(struct gm_planning *p, uint32_t chunk, int64_t left)
     if (victim == GM_NONE || room < p->window / 2 || room + chunk_bytes(p, victim) < left ||
         p->free[tier] + bytes < chunk_bytes(p, victim) || p->plan->n + 2 > p->plan->capacity)
         return false;
-    p->pinned_at = gm_plan_follow(p, victim);
+    p->pinned_at = gm_plan_follow_back(p, victim);
     return add_promote(p, chunk) && add_demote(p, victim, (enum gm_tier)tier);
 }
 

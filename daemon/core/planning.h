@@ -96,16 +96,28 @@ static inline const struct gm_table_app *gm_plan_victim(const struct gm_planning
     return &p->table->apps[p->input->layout->victims[victim].app];
 }
 
-/* The chunk after `chunk` in its list, GM_NONE at the end. Fetches the next one into the cache:
- * planning follows several lists, whose chunks lie anywhere. */
+/* Planning follows several lists, whose chunks lie anywhere: fetch a chunk into the cache. */
+static inline void gm_plan_fetch(const struct gm_planning *p, uint32_t chunk)
+{
+    if (chunk != GM_NONE) { /* a chunk can lie in two cache lines */
+        __builtin_prefetch(&p->table->chunks[chunk].frame);
+        __builtin_prefetch(&p->table->chunks[chunk].state);
+    }
+}
+
+/* The chunk after `chunk` in its list, and before it; GM_NONE at the end. Fetches the next one. */
 static inline uint32_t gm_plan_follow(const struct gm_planning *p, uint32_t chunk)
 {
-    uint32_t next = p->table->chunks[chunk].next;
-    if (next != GM_NONE) { /* a chunk can lie in two cache lines */
-        __builtin_prefetch(&p->table->chunks[next].frame);
-        __builtin_prefetch(&p->table->chunks[next].state);
-    }
+    const uint32_t next = p->table->chunks[chunk].next;
+    gm_plan_fetch(p, next);
     return next;
+}
+
+static inline uint32_t gm_plan_follow_back(const struct gm_planning *p, uint32_t chunk)
+{
+    const uint32_t prev = p->table->chunks[chunk].prev;
+    gm_plan_fetch(p, prev);
+    return prev;
 }
 
 #endif

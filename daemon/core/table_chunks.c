@@ -109,8 +109,8 @@ static void list_chunk(struct gm_table *table, uint32_t index)
         break;
     case GM_LIST_SETTLED:
         break;
-    case GM_LIST_AWAY:
-        list_add(table, &app->away[chunk->listed_tier], index);
+    case GM_LIST_AWAY: /* what leaves later is used sooner */
+        list_add_first(table, &app->away[chunk->listed_tier], index);
         app->bytes[chunk->listed_tier] += size;
         app->away_count[chunk->class]++;
         return;
@@ -121,6 +121,79 @@ static void list_chunk(struct gm_table *table, uint32_t index)
     }
     app->missing--;
     gm_allocation_at(table, chunk->allocation)->missing--;
+}
+
+/* ---- the order of lists ---- */
+
+struct sorting {
+    const struct gm_table *table;
+    uint64_t (*next)(const struct gm_table *table, uint32_t chunk);
+    bool is_away;
+};
+
+/* What is never used leaves first; then what has a shadow, as that costs least; of each the last
+ * used. What is away comes in the order of its use. */
+static bool comes_before(const struct sorting *s, uint32_t a, uint32_t b)
+{
+    const uint64_t at_a = s->next(s->table, a), at_b = s->next(s->table, b);
+    if (s->is_away)
+        return at_a <= at_b;
+    if ((at_a == UINT64_MAX) != (at_b == UINT64_MAX))
+        return at_a == UINT64_MAX;
+    const bool has_a = s->table->chunks[a].shadow == GM_SHADOW_KEPT;
+    const bool has_b = s->table->chunks[b].shadow == GM_SHADOW_KEPT;
+    return has_a != has_b ? has_a : at_a >= at_b;
+}
+
+/* The first chunk behind the run in order that `chunk` begins; the run ends with GM_NONE then. */
+static uint32_t cut_run(struct gm_table *table, const struct sorting *s, uint32_t chunk)
+{
+    while (chunk != GM_NONE) {
+        const uint32_t next = table->chunks[chunk].next;
+        if (next != GM_NONE && !comes_before(s, chunk, next)) {
+            gm_chunk_at(table, chunk)->next = GM_NONE;
+            return next;
+        }
+        chunk = next;
+    }
+    return GM_NONE;
+}
+
+/* Append the two runs to the list, as one. */
+static void merge_runs(struct gm_table *table, const struct sorting *s, struct gm_list *list,
+                       uint32_t a, uint32_t b)
+{
+    while (a != GM_NONE || b != GM_NONE) {
+        uint32_t *from = b == GM_NONE || (a != GM_NONE && comes_before(s, a, b)) ? &a : &b;
+        const uint32_t chunk = *from;
+        *from = table->chunks[chunk].next;
+        list_add(table, list, chunk);
+    }
+}
+
+/* Merges neighbouring runs until there is one: what is in order already costs one look. */
+static void sort_list(struct gm_table *table, const struct sorting *s, struct gm_list *list)
+{
+    for (uint32_t runs = 2; runs > 1;) {
+        uint32_t rest = list->head;
+        *list = (struct gm_list){.head = GM_NONE, .tail = GM_NONE};
+        for (runs = 0; rest != GM_NONE; runs++) {
+            const uint32_t a = rest, b = cut_run(table, s, a);
+            rest = cut_run(table, s, b);
+            merge_runs(table, s, list, a, b);
+        }
+    }
+}
+
+void gm_table_sort(struct gm_table *table, uint32_t app,
+                   uint64_t (*next)(const struct gm_table *table, uint32_t chunk))
+{
+    struct sorting s = {.table = table, .next = next};
+    for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++)
+        sort_list(table, &s, &gm_app_at(table, app)->by_class[c]);
+    s.is_away = true;
+    for (unsigned t = 0; t < GM_TIERS; t++)
+        sort_list(table, &s, &gm_app_at(table, app)->away[t]);
 }
 
 /* The move that the chunk makes, if it makes one, gives so many bytes back when it ends. */
@@ -340,6 +413,9 @@ static void set_cold(struct gm_table *table, struct gm_chunk *chunk, bool is_col
 void gm_table_touch(struct gm_table *table, uint32_t index, uint32_t order)
 {
     struct gm_chunk *chunk = gm_chunk_at(table, index);
+    const uint32_t gap = table->apps[chunk->app].window - chunk->window;
+    if (gap > 0)
+        chunk->gap = gap < UINT8_MAX ? (uint8_t)gap : UINT8_MAX;
     chunk->window = table->apps[chunk->app].window;
     chunk->order = order;
     set_cold(table, chunk, false);

@@ -16,6 +16,9 @@ void gm_table_set_cold(struct gm_table *table, uint32_t chunk, bool is_cold);
 /* What the check says of it (check.h), which is not freed or fixed. */
 void gm_table_trust(struct gm_table *table, uint32_t chunk, enum gm_trust trust);
 void gm_table_prove(struct gm_table *table, uint32_t chunk, bool is_proved);
+/* Put the lists of an app in order, by when each chunk is used next (UINT64_MAX: never). */
+void gm_table_sort(struct gm_table *table, uint32_t app,
+                   uint64_t (*next)(const struct gm_table *table, uint32_t chunk));
 
 /* Its eviction begins: its app is to unmap it, and its data goes to `page`, where its shadow is if
  * it has one. */

@@ -57,6 +57,7 @@ struct gm_chunk {
     bool is_on_host;   /* its place: its app maps it on the host, or is to */
     bool is_fixed;     /* unevictable */
     bool has_place;    /* a use began in it since it came: place.h */
+    uint8_t gap;       /* windows between its last two touches, at most 255; 0: not known */
     bool is_cold;      /* not touched in the last windows: working.h */
     bool is_given_up;  /* a copy or the app failed: it ends where it began */
     bool copy_pending; /* it waits for a copy, or for the fence before it */
@@ -137,14 +138,17 @@ struct gm_table_app {
     uint32_t kept;      /* ... that keep their frames whoever runs: fixed, or placed on the host */
     uint32_t unmaps;    /* chunks that are copied out as soon as it has unmapped them */
     uint64_t unmap_bytes;
-    struct gm_list by_class[GM_CHUNK_CLASSES]; /* settled on the GPU: what can be evicted */
-    struct gm_list away[GM_TIERS];             /* below the GPU or on the way there, by tier */
-    uint64_t bytes[GM_TIERS];                  /* of the chunks in those lists */
-    uint32_t away_count[GM_CHUNK_CLASSES];     /* chunks in those lists, by size */
+    /* Settled on the GPU: what can be evicted. The first leaves first. */
+    struct gm_list by_class[GM_CHUNK_CLASSES];
+    /* Below the GPU or on the way there, by tier. The first comes back first, and the last goes
+     * further down first. */
+    struct gm_list away[GM_TIERS];
+    uint64_t bytes[GM_TIERS];              /* of the chunks in those lists */
+    uint32_t away_count[GM_CHUNK_CLASSES]; /* chunks in those lists, by size */
     struct gm_list to_map; /* to be mapped on the host, and not in flight from the GPU */
     uint64_t to_map_bytes; /* ... of those that are not in pinned memory yet */
     struct gm_list allocations;
-    struct gm_list shadows; /* chunks whose shadows are kept; those that are evicted first first */
+    struct gm_list shadows; /* chunks whose shadows are kept, the newest first */
     uint64_t shadow_bytes;
 };
 

@@ -1,6 +1,7 @@
 #include "daemon/core/working.h"
 
 #include "common/sums.h"
+#include "daemon/core/timeline.h"
 
 /* Call `visit` for each chunk of the app that can be cold. */
 static void walk(struct gm_table *table, uint32_t app,
@@ -49,4 +50,5 @@ void gm_working_end_window(struct gm_table *table, uint32_t app, struct gm_worki
         learn(table, app, working, &warmed);
     walk(table, app, judge, &working->memory);
     gm_table_end_window(table, app);
+    gm_timeline_sort(table, app);
 }

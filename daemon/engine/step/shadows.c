@@ -13,7 +13,7 @@
  * shadows make way. What is lost so is remembered until its chunk leaves the GPU, and pinned memory
  * grows by it, as far as it may. A shadow's next use is the eviction of its chunk. So the first to
  * go are those of apps that run or are about to, whose eviction is farthest away; then those of the
- * app whose turn comes next, and so on; and of an app those of the chunks that it loses last.
+ * app whose turn comes next, and so on; and of an app the oldest.
  *
  * Called by chunks.c, and by those who take pinned memory; calls the table and the stores.
  */
