@@ -2,7 +2,8 @@
 """bench/ideal: what programs that take turns on one GPU would get if the future were known.
 
 Nothing here is shared with the daemon. A schedule is simulated in blocks of memory: turns in a fixed order, each of so
-much work, during which a program touches all of its blocks, in order. Before a turn's first work all of its blocks are on the GPU.
+much work, during which a program touches all of its blocks, in order. Before a turn's first work all of its blocks are on
+the GPU.
 
 - The victim is the block whose next turn is furthest away (Belady); memory that did not change since it came is not
   copied out.

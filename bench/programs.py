@@ -56,7 +56,9 @@ def make(rig, name, plan, daemon=None):
     rig.result["programs"] = kind
     if kind != "app" and plan.model in SCIENCE:
         return Science(rig, name, plan, daemon)
-    return Standin(rig, name, plan, daemon) if kind == "app" or plan.model == "pool" else Model(rig, name, plan, daemon, kind == "cpu")
+    if kind == "app" or plan.model == "pool":
+        return Standin(rig, name, plan, daemon)
+    return Model(rig, name, plan, daemon, kind == "cpu")
 
 
 def measures(rig):

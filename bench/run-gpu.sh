@@ -281,7 +281,7 @@ script overhead ${simcuda:+--turn 5ms --rounds 6}
 script latency ${workloads:+--workloads "$workloads"} ${simcuda:+--programs app --window 300ms}
 # shellcheck disable=SC2086
 script working ${simcuda:+--programs app --link-bytes 32M --link-rounds 1 --pool 64M --piece 4M --touch 8M \
-    --hidden 8M --decoder 56M --budget 96M --beside-budget 72M --quantum 100ms --warm 1s --block 500ms --found 1s} $options
+    --hidden 8M --decoder 56M --budget 96M --beside-budget 72M --hidden-budget 44M --quantum 100ms --warm 1s --block 500ms --found 1s} $options
 # shellcheck disable=SC2086
 script multi ${simcuda:+--link-bytes 32M --link-rounds 1 --programs app --piece 8M \
     --decoder 32M --cnn 32M --kernel 32M --pair-budget 64M --warm 300ms --block 400ms --rounds 1 --turns 100ms} $options

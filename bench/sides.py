@@ -74,8 +74,8 @@ def moved_since(daemon, before):
 def measure(rig, row, natives, plans, environment=None, change=None, then=None, **options):
     """
     Start a daemon with these options and the programs of these plans; leave in `row` the rates of either side, who ran
-    when, what moved meanwhile, and the status. A block lasts block_ms of it, or --block. change(apps, daemon) is called before all work, then(row, natives, apps, daemon)
-    behind the blocks. Data is checked, and all but the natives end.
+    when, what moved meanwhile, and the status. A block lasts block_ms of it, or --block. change(apps, daemon) is called
+    before all work, then(row, natives, apps, daemon) behind the blocks. Data is checked, and all but the natives end.
     """
     args = rig.args
     name = f"{row['cell']}-{len(rig.result['rows'])}"
@@ -83,7 +83,7 @@ def measure(rig, row, natives, plans, environment=None, change=None, then=None, 
     row.update(native=[], app=[], trace=[])
     block = row.get("block_ms", args.block)
     rig.result["rows"].append(row)
-    pinned = max(0, total - budget) + 2**26 + min(4 * 2**30, budget)
+    pinned = total + 2**28 + min(4 * 2**30, budget) # as much as can be of use
     daemon = r.Daemon(rig, "daemon-" + name, environment=environment, **{"pinned": pinned, "shared_gpu": True,
                                                                         "idle": None, **options})
     begun = time.monotonic()

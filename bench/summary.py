@@ -84,7 +84,8 @@ def about_working(result):
                 f"{show_size(row['budget'])}: of native {', '.join(map(percent, row['shares']))}; "
                 f"{number(row['bytes'] / 2**30, 2)} GiB moved, {row['switches']} switches")
         if "hidden_ms" in row:
-            text += (f"; hidden reads: found after {number(row['found_s'])} s, slowest {number(row['hidden_ms']['max'])} ms "
+            text += (f"; hidden reads, {show_size(row['on_host'])} on the host before: found after "
+                     f"{number(row['found_s'])} s, slowest {number(row['hidden_ms']['max'])} ms "
                      f"(natively {number(row['hidden_native_ms'])}), then {', '.join(map(percent, row['hidden_shares']))}")
         yield text
     yield from about_goals(result)
@@ -96,8 +97,8 @@ def about_multi(result):
             continue
         one = row["ideal"]
         yield (f"{row['cell']}, budget {show_size(row['budget'])}: {percent(row['share'])} of in-memory throughput (least "
-               f"{percent(row['least'])}), bound {percent(row['bound'])}, {percent(row['of_ideal'])} of the ideal; {number(row['rate'] / 2**30)} GiB/s over the "
-               f"link, ideal {number(one and one['rate'] / 2**30)}")
+               f"{percent(row['least'])}), bound {percent(row['bound'])}, {percent(row['of_ideal'])} of the ideal; "
+               f"{number(row['rate'] / 2**30)} GiB/s over the link, ideal {number(one and one['rate'] / 2**30)}")
     for name, why in result["left_out"]:
         yield f"not measured: {name}: {why}"
     yield from about_goals(result)
@@ -106,8 +107,8 @@ def about_multi(result):
 def about_predict(result):
     for row in result["rows"]:
         if "places" in row:
-            yield (f"{row['kind']}, {len(row['windows'])} windows: not predicted {percent(row['places'][0])} of what was touched, "
-                   f"predicted beyond it {percent(row['places'][1])}; by allocation {percent(row['allocations'][0])} and "
+            yield (f"{row['kind']}, {len(row['windows'])} windows: not predicted {percent(row['places'][0])} of what was "
+                   f"touched, predicted beyond it {percent(row['places'][1])}; by allocation {percent(row['allocations'][0])} and "
                    f"{percent(row['allocations'][1])}")
     yield from about_goals(result)
 

@@ -7,8 +7,8 @@ checks and rewrites --touch of them. Cells, of which --cells picks:
 three         three pools that together have twice --budget; what they touch fits
 beside        a pool beside a decoder, which reads all that it has for each token; budget --beside-budget
 three-one, beside-one  the same with pools of one allocation and one base address: no argument says what is touched
-hidden        three pools, of which one from some moment on also reads --hidden bytes through pointers that lie in
-              device memory: no argument says so
+hidden        three pools of half the size, of which one from some moment on also reads --hidden bytes through pointers
+              that lie in device memory: no argument says so. With --hidden-budget most of what is cold lies on the host
 blind         the same, but the daemon cannot load NVML
 
 Each cell runs with each --fit that this gpumuxd has. Beside it are the same programs natively, which the GPU must have
@@ -45,20 +45,24 @@ def add_options(parser):
     parser.add_argument("--budget", type=r.size, default=24 * 2**30, metavar="SIZE", help="of GPU memory (24G)")
     parser.add_argument("--beside-budget", type=r.size, default=17 * 2**30, metavar="SIZE",
                         help="... beside a decoder (17G)")
+    parser.add_argument("--hidden-budget", type=r.size, default=9 * 2**30, metavar="SIZE",
+                        help="... of hidden and blind (9G)")
     parser.add_argument("--quantum", default="500ms", metavar="TIME", help="length of a turn (500ms)")
     sides.add_options(parser, warm="15s", block="4s", rounds=3)
     parser.add_argument("--found", type=r.milliseconds, default=15000, metavar="TIME",
                         help="for which the hidden reads are watched (15s)")
 
 
-def pool(args, is_one=False):
+def pool(args, count, is_one=False):
     options = ["--touch", args.touch, "--first", args.first, "--every", args.every, "--spin-us", round(args.spin * 1000)]
-    return programs.Plan("pool", args.pool, work="rewrite", piece=args.piece, options=options + ["--one"] * is_one)
+    return programs.Plan("pool", count, work="rewrite", piece=args.piece, options=options + ["--one"] * is_one)
 
 
 def plans_of(args, cell):
     """The programs of a cell, and the budget."""
-    one = pool(args, cell.endswith("-one"))
+    if cell in ("hidden", "blind"):
+        return [pool(args, args.pool // 2)] * 3, args.hidden_budget
+    one = pool(args, args.pool, cell.endswith("-one"))
     if cell.startswith("beside"):
         return [one, programs.Plan("decoder-graphs", args.decoder)], args.beside_budget
     return [one] * 3, args.budget
@@ -77,22 +81,26 @@ def until_found(units, wanted_ms):
 
 
 def follow_pointers(rig, row, natives, apps, daemon):
-    """Both sides begin to follow pointers; how long it takes until that is nearly as fast as natively."""
+    """
+    The last of either side begins to follow pointers; how long it takes until that is nearly as fast as natively. What
+    room there is on the GPU for cold memory, others have.
+    """
     args = rig.args
     row["before"] = daemon.status()
+    row["on_host"] = next(one["on_host_bytes"] for one in row["before"]["apps"] if one["pid"] == apps[-1].pid)
     for side in (natives, apps):
-        side[0].ask(f"follow {args.hidden}", 60)
+        side[-1].ask(f"follow {args.hidden}", 60)
     _, lists = programs.work_together(natives, args.block)
-    row["hidden_native_ms"] = r.median([ms for _, ms, _ in lists[0]])
+    row["hidden_native_ms"] = r.median([ms for _, ms, _ in lists[-1]])
     before = daemon.gpu()
     _, lists = programs.work_together(apps, args.found)
-    units = lists[0]
+    units = lists[-1]
     row.update(hidden_ms=r.spread([ms for _, ms, _ in units]), hidden_moved=sides.moved_since(daemon, before)["bytes"],
                found_s=until_found(units, 1.5 * row["hidden_native_ms"]),
                hidden_units=[[round(end - units[0][0], 2), round(ms, 3)] for end, ms, _ in units][:4000])
     after = [[sides.rates(side, args.block)] for side in (natives, apps)]
     row["hidden_shares"] = sides.shares(*after)
-    natives[0].ask("follow 0", 60)
+    natives[-1].ask("follow 0", 60)
 
 
 def blinded(rig):
@@ -136,7 +144,8 @@ def conclude(rig):
         row["shares"] = sides.shares(row["native"], row["app"])
         rows.append([row["cell"], row["fit"] or "no --fit", " ".join(map(r.percent, row["shares"])),
                      r.number(row["bytes"] / 2**30 if "bytes" in row else None, 2), row.get("switches", "-"),
-                     r.number(row.get("found_s")), r.number(row["hidden_ms"]["max"]) if "hidden_ms" in row else "-",
+                     r.show_size(row["on_host"]) if "on_host" in row else "-", r.number(row.get("found_s")),
+                     r.number(row["hidden_ms"]["max"]) if "hidden_ms" in row else "-",
                      " ".join(map(r.percent, row.get("hidden_shares", []))) or "-",
                      "yes" if row.get("is_right") else "not checked"])
         judge(result["goals"], row)
@@ -146,8 +155,8 @@ def conclude(rig):
         print("this gpumuxd has no --fit: it runs as it is")
     for cell, fit in result["left_out"]:
         print(f"no time left for {cell} {fit or ''}")
-    r.table(["cell", "--fit", "of native, each", "moved, GiB", "switches", "found, s", "slowest, ms", "then, of native",
-             "data right"], rows)
+    r.table(["cell", "--fit", "of native, each", "moved, GiB", "switches", "cold on host", "found, s", "slowest, ms",
+             "then, of native", "data right"], rows)
     r.show_goals(result["goals"])
 
 

@@ -28,7 +28,7 @@ assert working.until_found(units, 5) is None
 assert working.until_found(units + [(6000 + 100 * i, 100, True) for i in range(1, 10)], 15) is None # it is slow again
 assert working.until_found([(10 * i, 10, True) for i in range(1, 10)], 15) == .01
 END
-bench working --pool 32M --piece 2M --touch 4M --hidden 4M --decoder 28M --budget 48M --beside-budget 36M \
+bench working --pool 32M --piece 2M --touch 4M --hidden 4M --decoder 28M --budget 48M --beside-budget 36M --hidden-budget 24M \
     --quantum 100ms --warm 300ms --block 300ms --rounds 1 --found 500ms
 python3 -B - "$dir/working.json" << 'END' || fail "the result of working"
 import json, sys
