@@ -79,6 +79,12 @@ void gm_check_begin(struct gm_check *check, uint32_t app, uint64_t copied, uint6
 /* What the app has on the host is changing: what was seen before says nothing of it. */
 void gm_check_change(struct gm_check *check, uint32_t app);
 
+/* Memory of the app was brought back, and it is not known yet whether that ended the traffic. */
+static inline bool gm_check_is_searching(const struct gm_check *check, uint32_t app)
+{
+    return check->apps[app].searched > 0;
+}
+
 /* Judge a sample: fills in what is found of each app. */
 void gm_check_judge(struct gm_check *check, const struct gm_check_sample *sample,
                     struct gm_check_part *parts, uint32_t n);

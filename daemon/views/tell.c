@@ -451,12 +451,12 @@ void gm_view_tell(const struct gm_event *event)
     case GM_EVENT_LOST:
     case GM_EVENT_CUT_OFF:
     case GM_EVENT_HASH_OFF:
-    case GM_EVENT_CHECKED:
-        tell_checked(event, who);
-        break;
     case GM_EVENT_UNCHECKED:
     case GM_EVENT_FAULT:
         tell_engine(event);
+        break;
+    case GM_EVENT_CHECKED:
+        tell_checked(event, who);
         break;
     default: /* counted, or recorded */
         break;

@@ -119,6 +119,7 @@ struct verify_at {
 static void run_verify_at(const struct verify_at *a)
 {
     unsigned long long bad = 0;
+    touch(a->p + a->first, a->n * sizeof *a->p, READS);
     EACH(i, a->n)
     {
         bad += a->p[a->first + i] != gm_mix(a->seed, a->first + i);
@@ -135,6 +136,7 @@ struct verify_refill_at {
 static void run_verify_refill_at(const struct verify_refill_at *a)
 {
     unsigned long long bad = 0;
+    touch(a->p + a->first, a->n * sizeof *a->p, READS | WRITES);
     EACH(i, a->n)
     {
         bad += a->p[a->first + i] != gm_mix(a->seed, a->first + i);

@@ -41,10 +41,12 @@ static bool is_copying(const struct gm_engine *engine)
     return gm_engine_is_copying(engine, GM_WAY_IN) || gm_engine_is_copying(engine, GM_WAY_OUT);
 }
 
-static bool has_cold(const struct gm_engine *engine, uint32_t id)
+/* It runs with cold memory on the host; or what was brought back did not end the traffic yet. */
+static bool is_to_check(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_table_app *entry = &engine->table->apps[id];
-    return engine->apps[id].state == GM_APP_RUNNING && entry->on_host > 0 && entry->cold > 0;
+    return engine->apps[id].state == GM_APP_RUNNING &&
+           ((entry->on_host > 0 && entry->cold > 0) || gm_check_is_searching(&engine->check, id));
 }
 
 /* Whether anything about the app is another than at the last look. */
@@ -77,7 +79,7 @@ void gm_engine_follow_check(struct gm_engine *engine)
             continue;
         if (follow_app(engine, id))
             engine->link.since = engine->now;
-        is_on = is_on || has_cold(engine, id);
+        is_on = is_on || is_to_check(engine, id);
     }
     gm_engine_measure(engine,
                       is_on && !engine->stopping.is_on && engine->now >= engine->check.off_until);
