@@ -25,7 +25,9 @@
 #   sh bench/run-gpu.sh build-portable --set working --budget 500 -- --cells three,hidden
 #
 # runs working: programs of which a turn touches a part. A cell takes two minutes. So runs --set multi: programs that take
-# turns; python3 bench/multi.py --list names its cells.
+# turns; python3 bench/multi.py --list names its cells. What it costs to mark what work touches:
+#
+#   sh bench/run-gpu.sh build-portable --set overhead -- --marking --only launch-1,launch-8,graph-20,resnet50,decode
 #
 #   --set SET     memory, sched, overhead, latency, working or multi (memory)
 #   --workloads W,...  of latency (all but the chats)
@@ -36,7 +38,7 @@
 #   --disk DIR    folder of the disk tier (/var/tmp)
 #   --simcuda     with small sizes on the simulated GPU, and no PyTorch: shows that everything runs, not how fast;
 #                 --budget 100 will do
-#   -- OPTION...  for working or multi itself
+#   -- OPTION...  for overhead, working or multi itself
 #
 # A result of each goes to $OUT/bench with the logs of all in one more file, eight files at most; without $OUT to
 # BUILD-DIR/bench/results. GM_COMMIT names the commit where there is no git. What a page quotes is kept as a summary:
@@ -276,7 +278,7 @@ else
     script first
 fi
 # shellcheck disable=SC2086
-script overhead ${simcuda:+--turn 5ms --rounds 6}
+script overhead ${simcuda:+--turn 5ms --rounds 6 --budget 512M --only launch-1,launch-8,graph-20} $options
 # shellcheck disable=SC2086
 script latency ${workloads:+--workloads "$workloads"} ${simcuda:+--programs app --window 300ms}
 # shellcheck disable=SC2086

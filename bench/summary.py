@@ -214,7 +214,8 @@ def about_pipeline(result):
 
 def about_overhead(result):
     for one in result["lines"]:
-        yield (f"{one['case']:14}{one['ratio']:.4f} of native ({one['least']:.4f} to {one['most']:.4f} in "
+        than = "what it is without marking" if result.get("marking") else "native"
+        yield (f"{one['case']:14}{one['ratio']:.4f} of {than} ({one['least']:.4f} to {one['most']:.4f} in "
                f"{one['starts']} starts; noise {percent(one['noise'])})")
     for name, why in result["absent"].items():
         yield f"not measured: {name}: {why}"

@@ -260,6 +260,8 @@ paced batch
 # shellcheck disable=SC2086
 script pipeline $small --sizes "$(size 64M),$(size 64M),$(size 64M)" --budget "$(size 80M)" --trips 2 --blocks 1
 script overhead --only launch-1,launch-8,graph-20 --turn 2ms --budget "$(size 512M)" --rounds 3 --starts 2
+result marking python3 -B "$benches/overhead.py" --build "$BUILD" --marking --only launch-1,graph-20 --turn 2ms \
+    --budget "$(size 512M)" --rounds 3 --starts 1
 # Their models in PyTorch, where there is one, tiny and on the processor; where not, that is said.
 if python3 -c 'import torch' 2> /dev/null; then
     result models python3 -B "$benches/pipeline.py" --build "$BUILD" --programs cpu --link-bytes 32M \
