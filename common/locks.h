@@ -32,6 +32,7 @@
     X(CONTROLS)        /* shim/observe: one thread at a time parks; held across its ioctl calls */ \
     X(USAGE)           /* shim/observe: what the driver takes; held across the question */         \
     X(CHANNELS)        /* shim/observe: the table of channels */                                   \
+    X(PROFILES)        /* shim/tables: profiles of kernels; held across reading of their files */  \
     X(ALLOCS)          /* shim/tables: allocations by address */                                   \
     X(ARRAYS)          /* shim/tables: CUDA arrays */                                              \
     X(VMM)             /* shim/tables: the program's own mappings */                               \

@@ -84,6 +84,11 @@ static void warm_allocation(struct gm_table *table, const struct gm_allocation *
             from = place;
             last = uses[at];
             order = last.order < order ? last.order : order;
+            if (last.is_exact) {
+                heat += last.count;
+                from = place + GM_CHUNK_MIN;
+                last.count = 0;
+            }
         }
         heat += (uint64_t)last.count * ((end - from) >> GM_CHUNK_SHIFT);
         gm_table_note_use(table, c, add_heat(chunk->heat, heat * GM_PLACE_USE >> chunk->class),

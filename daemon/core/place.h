@@ -15,6 +15,7 @@
  * milliseconds and of many seconds are known equally well. A use names a place, the start of
  * something such as a tensor. It stands for everything from there to the next place that was ever
  * seen in the same allocation: so a pool, or one buffer with all weights, comes apart by itself.
+ * One that is exact stands for itself alone.
  *
  * A chunk takes the place of another if it is hotter by a quarter and GM_PLACE_FLOOR. A weight that
  * is used three times a step so takes the place of a gradient that is used twice. Chunks that are
@@ -42,6 +43,7 @@
 struct gm_use {
     uint64_t va;
     uint32_t count;  /* how often */
+    bool is_exact;   /* nothing behind the place is meant: it stands for itself alone */
     uint32_t window; /* the newest in which it was touched */
     uint32_t order;  /* other places that were touched before it in that window */
 };

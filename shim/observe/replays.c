@@ -20,6 +20,7 @@
 /* Places that follow each other, and how often they are touched. */
 struct gm_replay_touch {
     uint32_t place, n, times;
+    bool is_exact; /* nothing behind them is meant */
 };
 
 struct gm_replay_touches {
@@ -87,6 +88,8 @@ static void gm_replay_found(void *arg, uint64_t va, uint64_t bytes)
     struct gm_reading *reading = arg;
     struct gm_replay_touch touch = {.place = (uint32_t)gm_window_place(va), .times = 1};
     reading->node->is_mapped = reading->node->is_mapped || (bytes == 0 && !gm_pages_have(va));
+    touch.is_exact = bytes != GM_REACHES;
+    bytes = touch.is_exact ? bytes : 1;
     if (!gm_pages_have(va) || bytes == 0 || va + bytes - 1 < va)
         return;
     /* Up to the end of what is gpumux's: a program may say anything. */
@@ -107,7 +110,8 @@ static void gm_replay_read_kernel(struct gm_reading *reading)
     if (gm_real.cuGraphKernelNodeGetParams_v2 == NULL ||
         gm_real.cuGraphKernelNodeGetParams_v2(reading->node->node, &params) != CUDA_SUCCESS ||
         !gm_windows_look(params.func != NULL ? params.func : (CUfunction)(void *)params.kern,
-                         params.kernelParams, params.extra, gm_replay_found, reading))
+                         GM_DIMENSIONS_OF(&params), params.kernelParams, params.extra,
+                         gm_replay_found, reading))
         reading->node->is_hidden = true;
 }
 
@@ -256,7 +260,8 @@ static bool gm_replay_merge(struct gm_replay *replay)
             continue; /* of a node that was set anew */
         for (; slots[at] != 0; at = (at + 1) % room) {
             mark = &replay->marks.touch[slots[at] - 1];
-            if (mark->place == touch->place && mark->n == touch->n)
+            if (mark->place == touch->place && mark->n == touch->n &&
+                mark->is_exact == touch->is_exact)
                 break;
         }
         if (slots[at] != 0) {
@@ -379,11 +384,11 @@ static void gm_replays_replace(CUgraphExec exec, struct gm_reading *reading)
     }
 
 void gm_replays_set(CUgraphExec exec, CUgraphNode node, CUfunction f, CUkernel kernel,
-                    void **params, void **extra)
+                    const uint32_t *dimension, void **params, void **extra)
 {
     struct gm_reading reading = GM_READING(node);
-    reading.node->is_hidden = !gm_windows_look(f != NULL ? f : (CUfunction)(void *)kernel, params,
-                                               extra, gm_replay_found, &reading);
+    reading.node->is_hidden = !gm_windows_look(f != NULL ? f : (CUfunction)(void *)kernel,
+                                               dimension, params, extra, gm_replay_found, &reading);
     gm_replays_replace(exec, &reading);
 }
 
@@ -395,7 +400,7 @@ static bool gm_replay_mark(struct gm_replay *replay)
         is_whole = gm_replay_merge(replay) && is_whole;
     for (uint32_t i = 0; i < replay->marks.n; i++)
         gm_windows_touch(replay->marks.touch[i].place, replay->marks.touch[i].n,
-                         replay->marks.touch[i].times);
+                         replay->marks.touch[i].times, replay->marks.touch[i].is_exact);
     return is_whole;
 }
 
@@ -451,14 +456,16 @@ void gm_replays_on_cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode 
                                                   const CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
     if (params != NULL)
-        gm_replays_set(exec, node, params->func, NULL, params->kernelParams, params->extra);
+        gm_replays_set(exec, node, params->func, NULL, GM_DIMENSIONS_OF(params),
+                       params->kernelParams, params->extra);
 }
 
 void gm_replays_on_cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
                                                      const CUDA_KERNEL_NODE_PARAMS *params)
 {
     if (params != NULL)
-        gm_replays_set(exec, node, params->func, params->kern, params->kernelParams, params->extra);
+        gm_replays_set(exec, node, params->func, params->kern, GM_DIMENSIONS_OF(params),
+                       params->kernelParams, params->extra);
 }
 
 void gm_replays_on_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
@@ -498,7 +505,8 @@ void gm_replays_on_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
         return;
     if (params->type == CU_GRAPH_NODE_TYPE_KERNEL)
         gm_replays_set(exec, node, params->kernel.func, params->kernel.kern,
-                       params->kernel.kernelParams, params->kernel.extra);
+                       GM_DIMENSIONS_OF(&params->kernel), params->kernel.kernelParams,
+                       params->kernel.extra);
     else if (params->type == CU_GRAPH_NODE_TYPE_MEMCPY)
         gm_replays_on_cuGraphExecMemcpyNodeSetParams(exec, node, &params->memcpy.copyParams, NULL);
     else if (params->type == CU_GRAPH_NODE_TYPE_MEMSET) {

@@ -42,7 +42,7 @@ void gm_replays_made(CUgraphExec exec, CUgraph graph);
 
 /* A kernel node of `exec` is about to be set anew. */
 void gm_replays_set(CUgraphExec exec, CUgraphNode node, CUfunction f, CUkernel kernel,
-                    void **params, void **extra);
+                    const uint32_t *dimension, void **params, void **extra);
 
 /* `exec` is launched: mark what it touches. */
 void gm_replays_launched(CUgraphExec exec);

@@ -7,6 +7,7 @@
 #include "shim/gate/hot.h"
 #include "shim/tables/layouts.h"
 #include "shim/tables/pages.h"
+#include "shim/tables/tensors.h"
 
 _Atomic bool gm_windows_is_on;
 static _Atomic(_Atomic uint64_t *) gm_windows_words;
@@ -24,6 +25,8 @@ static uint32_t gm_windows_now(void)
 void gm_windows_mark(bool is_on, _Atomic uint64_t *words)
 {
     const bool was_on = gm_windows_are_on();
+    if (is_on && !was_on)
+        gm_profiles_load();
     if (was_on && !is_on)
         atomic_store(&gm_gate_stat()->marks_from, 0);
     if (is_on && atomic_load_explicit(&gm_windows_words, memory_order_relaxed) != words)
@@ -100,7 +103,8 @@ static inline struct gm_marker gm_marker(void)
                               .window = gm_windows_now()};
 }
 
-static inline void gm_mark(const struct gm_marker *marker, uint32_t home, uint32_t times)
+static inline void gm_mark(const struct gm_marker *marker, uint32_t home, uint32_t times,
+                           bool is_exact)
 {
     if (__builtin_expect(marker->words == NULL || home >= GM_WINDOW_PLACES, 0)) {
         gm_windows_hide();
@@ -109,32 +113,46 @@ static inline void gm_mark(const struct gm_marker *marker, uint32_t home, uint32
     _Atomic uint64_t *word = &marker->words[home];
     const uint64_t there = atomic_load_explicit(word, memory_order_relaxed);
     if (__builtin_expect(gm_touch_is_in(there, marker->window), 1)) {
-        atomic_store_explicit(word, gm_touch_again(there, times), memory_order_relaxed);
+        atomic_store_explicit(word, gm_touch_again(there, times, is_exact), memory_order_relaxed);
         return;
     }
-    const struct gm_touch first = {
-        .window = marker->window, .order = gm_windows_next(marker->window), .count = times};
+    const struct gm_touch first = {.window = marker->window,
+                                   .order = gm_windows_next(marker->window),
+                                   .count = times,
+                                   .is_exact = is_exact};
     atomic_store_explicit(word, gm_touch_pack(first), memory_order_relaxed);
 }
 
-void gm_windows_touch(uint64_t place, uint64_t n, uint32_t times)
+static void gm_mark_places(const struct gm_marker *marker, uint64_t place, uint64_t n,
+                           uint32_t times, bool is_exact)
 {
-    const struct gm_marker marker = gm_marker();
     for (uint64_t i = 0; i < n; i++) {
         const uint32_t home = gm_pages_home((place + i) << GM_CHUNK_SHIFT);
         if (home == 0)
             return; /* the end of what is gpumux's */
-        gm_mark(&marker, home, times);
+        gm_mark(marker, home, times, is_exact);
     }
+}
+
+void gm_windows_touch(uint64_t place, uint64_t n, uint32_t times, bool is_exact)
+{
+    const struct gm_marker marker = gm_marker();
+    gm_mark_places(&marker, place, n, times, is_exact);
+}
+
+static void gm_mark_bytes(const struct gm_marker *marker, uint64_t va, uint64_t bytes)
+{
+    if (bytes == 0 || va + bytes - 1 < va)
+        return;
+    const uint64_t first = gm_window_place(va);
+    gm_mark_places(marker, first, gm_window_place(va + bytes - 1) - first + 1, 1, true);
 }
 
 static void gm_windows_touch_bytes(void *unused, uint64_t va, uint64_t bytes)
 {
+    const struct gm_marker marker = gm_marker();
     (void)unused;
-    if (bytes == 0 || va + bytes - 1 < va)
-        return;
-    const uint64_t first = gm_window_place(va);
-    gm_windows_touch(first, gm_window_place(va + bytes - 1) - first + 1, 1);
+    gm_mark_bytes(&marker, va, bytes);
 }
 
 /* ---- the arguments of kernels ---- */
@@ -146,8 +164,10 @@ static inline void gm_windows_found(void *marker, uint64_t va, uint64_t bytes)
 {
     if (__builtin_expect(bytes == 0, 0))
         gm_windows_crossed(0, 1);
+    else if (bytes == GM_REACHES)
+        gm_mark(marker, gm_pages_home(va), 1, false);
     else
-        gm_mark(marker, gm_pages_home(va), 1);
+        gm_mark_bytes(marker, va, bytes);
 }
 
 /* Kernels can be given memory of the host. Whether an address is of it only the driver knows. */
@@ -195,20 +215,39 @@ static inline bool gm_beyond_may_be(uint64_t word)
     return word >> 32 != 0 && word >> GM_WINDOW_VA_BITS == 0;
 }
 
-/* The words in `bytes` of arguments at `from`, the first of them at from + skip. */
-GM_LOOK void gm_look_in(const void *from, size_t skip, size_t bytes, gm_window_found *found,
-                        void *arg)
+/* The words in `bytes` of arguments at `from`, the first of them at from + skip; of gpumux's and of
+ * the host's memory, or `is_host_only`. */
+GM_LOOK void gm_look_in(const void *from, size_t skip, size_t bytes, bool is_host_only,
+                        gm_touch_found *found, void *arg)
 {
     const unsigned char *at = from;
     for (size_t i = skip; i + 8 <= bytes; i += 8) {
         uint64_t word;
         memcpy(&word, at + i, sizeof(word));
-        if (gm_pages_have(word))
-            found(arg, word, 1);
-        else if (gm_beyond_may_be(word) && gm_beyond_is_host(word))
-            found(arg, word, 0);
+        if (!gm_pages_have(word)) {
+            if (gm_beyond_may_be(word) && gm_beyond_is_host(word))
+                found(arg, word, 0);
+        } else if (!is_host_only) {
+            found(arg, word, GM_REACHES);
+        }
     }
 }
+
+/* The tensors of the maps among `bytes` of arguments at `from`: maps lie at multiples of 64. */
+static GM_COLD void gm_look_for_tensors(const void *from, size_t bytes, gm_touch_found *found,
+                                        void *arg)
+{
+    uint64_t va, length;
+    for (size_t i = 0; i + GM_TENSOR_MAP_BYTES <= bytes; i += GM_TENSOR_MAP_ALIGN)
+        if (gm_tensors_find((const char *)from + i, &va, &length) && gm_pages_have(va))
+            found(arg, va, length);
+}
+
+#define GM_LOOK_FOR_TENSORS(from, bytes, found, arg)                                               \
+    do {                                                                                           \
+        if (gm_tensors_exist() && (bytes) >= GM_TENSOR_MAP_BYTES)                                  \
+            gm_look_for_tensors(from, bytes, found, arg);                                          \
+    } while (0)
 
 typedef CUresult gm_param_info(void *f, size_t index, size_t *offset, size_t *bytes);
 
@@ -258,27 +297,37 @@ static inline bool gm_windows_layout(CUfunction f, struct gm_layout *layout)
     const uint32_t generation = gm_layouts_generation();
     if (!gm_windows_ask(f, layout))
         return false;
+    layout->kernel = gm_templates_kernel(f);
     gm_layouts_keep(f, generation, layout);
     return true;
 }
 
-GM_LOOK bool gm_look_in_params(CUfunction f, void **params, gm_window_found *found, void *arg)
+GM_LOOK bool gm_look_in_params(CUfunction f, const uint32_t *dimension, void **params,
+                               gm_touch_found *found, void *arg)
 {
     struct gm_layout layout;
     if (!gm_windows_layout(f, &layout))
         return false;
     if (params == NULL)
         return layout.n == 0; /* else they were given in an older way */
+    const bool has_templates =
+        __builtin_expect(layout.kernel != NULL, 0) &&
+        !atomic_load_explicit(&layout.kernel->is_wrong, memory_order_relaxed);
     for (uint32_t i = 0; i < layout.n && i < GM_LAYOUT_PARTS; i++) {
         const uint32_t part = layout.part[i], param = gm_layout_param(part);
-        if (params[param] != NULL)
-            gm_look_in(params[param], gm_layout_skip(part), gm_layout_bytes(part), found, arg);
+        if (params[param] == NULL)
+            continue;
+        GM_LOOK_FOR_TENSORS(params[param], gm_layout_bytes(part), found, arg);
+        gm_look_in(params[param], gm_layout_skip(part), gm_layout_bytes(part), has_templates, found,
+                   arg);
     }
+    if (has_templates)
+        return gm_templates_look(layout.kernel, dimension, params, found, arg);
     return layout.n != GM_LAYOUT_MORE;
 }
 
 /* All parameters in one buffer, laid out as for the kernel. */
-GM_LOOK bool gm_look_in_extra(void **extra, gm_window_found *found, void *arg)
+GM_LOOK bool gm_look_in_extra(void **extra, gm_touch_found *found, void *arg)
 {
     const void *buffer = NULL;
     size_t bytes = 0;
@@ -292,27 +341,31 @@ GM_LOOK bool gm_look_in_extra(void **extra, gm_window_found *found, void *arg)
     }
     if (bytes > GM_LAYOUT_BYTES)
         return false;
-    if (buffer != NULL)
-        gm_look_in(buffer, 0, bytes, found, arg);
+    if (buffer != NULL) {
+        GM_LOOK_FOR_TENSORS(buffer, bytes, found, arg);
+        gm_look_in(buffer, 0, bytes, false, found, arg);
+    }
     return true;
 }
 
-GM_LOOK bool gm_look(CUfunction f, void **params, void **extra, gm_window_found *found, void *arg)
+GM_LOOK bool gm_look(CUfunction f, const uint32_t *dimension, void **params, void **extra,
+                     gm_touch_found *found, void *arg)
 {
     if (params != NULL || extra == NULL)
-        return gm_look_in_params(f, params, found, arg);
+        return gm_look_in_params(f, dimension, params, found, arg);
     return gm_look_in_extra(extra, found, arg);
 }
 
-bool gm_windows_look(CUfunction f, void **params, void **extra, gm_window_found *found, void *arg)
+bool gm_windows_look(CUfunction f, const uint32_t dimension[GM_DIMENSIONS], void **params,
+                     void **extra, gm_touch_found *found, void *arg)
 {
-    return gm_look(f, params, extra, found, arg);
+    return gm_look(f, dimension, params, extra, found, arg);
 }
 
-static void gm_windows_of(CUfunction f, void **params, void **extra)
+static void gm_windows_of(CUfunction f, const uint32_t *dimension, void **params, void **extra)
 {
     struct gm_marker marker = gm_marker();
-    gm_windows_submitted(gm_look(f, params, extra, gm_windows_found, &marker));
+    gm_windows_submitted(gm_look(f, dimension, params, extra, gm_windows_found, &marker));
 }
 
 /* ---- the launches ---- */
@@ -322,8 +375,8 @@ static void gm_windows_of(CUfunction f, void **params, void **extra)
                                 unsigned int bx, unsigned int by, unsigned int bz,                 \
                                 unsigned int shared, CUstream stream, void **params, void **extra) \
     {                                                                                              \
-        (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream;    \
-        gm_windows_of(f, params, extra);                                                           \
+        (void)shared, (void)stream;                                                                \
+        gm_windows_of(f, (const uint32_t[GM_DIMENSIONS]){gx, gy, gz, bx, by, bz}, params, extra);  \
     }
 GM_WINDOWS_OF_KERNEL(cuLaunchKernel)
 GM_WINDOWS_OF_KERNEL(cuLaunchKernel_ptsz)
@@ -332,8 +385,8 @@ GM_WINDOWS_OF_KERNEL(cuLaunchKernel_ptsz)
     void gm_windows_of_##symbol(const CUlaunchConfig *config, CUfunction f, void **params,         \
                                 void **extra)                                                      \
     {                                                                                              \
-        (void)config;                                                                              \
-        gm_windows_of(f, params, extra);                                                           \
+        static const uint32_t none[GM_DIMENSIONS];                                                 \
+        gm_windows_of(f, config != NULL ? GM_DIMENSIONS_OF(config) : none, params, extra);         \
     }
 GM_WINDOWS_OF_EX(cuLaunchKernelEx)
 GM_WINDOWS_OF_EX(cuLaunchKernelEx_ptsz)
@@ -343,8 +396,8 @@ GM_WINDOWS_OF_EX(cuLaunchKernelEx_ptsz)
                                 unsigned int bx, unsigned int by, unsigned int bz,                 \
                                 unsigned int shared, CUstream stream, void **params)               \
     {                                                                                              \
-        (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream;    \
-        gm_windows_of(f, params, NULL);                                                            \
+        (void)shared, (void)stream;                                                                \
+        gm_windows_of(f, (const uint32_t[GM_DIMENSIONS]){gx, gy, gz, bx, by, bz}, params, NULL);   \
     }
 GM_WINDOWS_OF_COOPERATIVE(cuLaunchCooperativeKernel)
 GM_WINDOWS_OF_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
@@ -354,7 +407,7 @@ void gm_windows_of_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list
 {
     (void)flags;
     for (unsigned int i = 0; list != NULL && i < n; i++)
-        gm_windows_of(list[i].function, list[i].kernelParams, NULL);
+        gm_windows_of(list[i].function, GM_DIMENSIONS_OF(&list[i]), list[i].kernelParams, NULL);
 }
 
 /* ---- copies and sets ---- */
@@ -418,7 +471,7 @@ static bool gm_copy_side_at(const struct gm_copy_side *side, uint64_t *va)
 
 static uint64_t gm_look_in_sides(const struct gm_copy_side *from, const struct gm_copy_side *to,
                                  uint64_t width, uint64_t height, uint64_t depth,
-                                 gm_window_found *found, void *arg)
+                                 gm_touch_found *found, void *arg)
 {
     uint64_t src, dst;
     if (width == 0 || height == 0 || depth == 0)
@@ -449,7 +502,7 @@ static uint64_t gm_look_in_sides(const struct gm_copy_side *from, const struct g
                      GM_COPY_SIDE(copy, dst, (copy)->dstZ, (copy)->dstHeight),                     \
                      (copy)->WidthInBytes, (copy)->Height, (copy)->Depth, found, arg)
 
-uint64_t gm_windows_look_in_copy(const CUDA_MEMCPY3D *copy, gm_window_found *found, void *arg)
+uint64_t gm_windows_look_in_copy(const CUDA_MEMCPY3D *copy, gm_touch_found *found, void *arg)
 {
     return GM_LOOK_IN_DEEP(copy, found, arg);
 }

@@ -3,12 +3,14 @@
  * the daemon reads (common/windows.h). The daemon asks for it while that can matter. Otherwise
  * hot.h has the real functions, and launches do not come here.
  *
- * The model: a launch touches what its arguments point to: every 8-byte word of them that is an
- * address of gpumux's marks its place. A tensor's base pointer stands for the tensor; the daemon
- * guesses its extent (daemon/core/place.h). A copy or set touches what it names, all of it. A copy
- * to or from the host touches nothing: its bytes cross the link wherever the memory is. They are
- * counted (gm_stat.link_bytes), as are launches whose arguments point to host memory: the driver is
- * asked once a window for each 2 MiB that they name. What an executable graph touches: replays.h.
+ * The model: a launch touches what the profile of its kernel says (templates.h). Of one without a
+ * profile every 8-byte word of its arguments that is an address of gpumux's marks its place. A
+ * tensor's base pointer stands for the tensor; the daemon guesses its extent (daemon/core/place.h).
+ * A tensor map stands for its tensor, all of it. A copy or set touches what it names, all of it. A
+ * copy to or from the host touches nothing: its bytes cross the link wherever the memory is. They
+ * are counted (gm_stat.link_bytes), as are launches whose arguments point to host memory: the
+ * driver is asked once a window for each 2 MiB that they name. What an executable graph touches:
+ * replays.h.
  *
  * What cannot be read counts as unseen (gm_stat.unseen), so that the daemon knows that it does not
  * know: kernels whose parameters the driver does not tell or that have too many, launches of the
@@ -27,6 +29,7 @@
 #include <stdint.h>
 
 #include "shim/driver/real.h"
+#include "shim/observe/templates.h"
 
 /* Private to windows.h and windows.c. */
 extern __attribute__((visibility("hidden"))) _Atomic bool gm_windows_is_on;
@@ -65,14 +68,16 @@ void gm_windows_of_unknown(const void *unused, uint64_t bytes);
 void gm_windows_of_lists(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes,
                          size_t n);
 
-/* Call found(arg, va, bytes) for every address of gpumux's in a kernel's arguments, with 1 byte,
- * and for every one of host memory, with 0. False: they cannot be read, or not all of them. */
-typedef void gm_window_found(void *arg, uint64_t va, uint64_t bytes);
-bool gm_windows_look(CUfunction f, void **params, void **extra, gm_window_found *found, void *arg);
+/* Call found() for what a launch with these dimensions touches: each address of gpumux's in a
+ * kernel's arguments, or what the kernel's profile says, and the tensors of tensor maps. False:
+ * that cannot be read, or it is not all. With 0 bytes: an address of host memory. */
+bool gm_windows_look(CUfunction f, const uint32_t dimension[GM_DIMENSIONS], void **params,
+                     void **extra, gm_touch_found *found, void *arg);
 /* The same for what a copy touches. Returns how many bytes of it cross the link. */
-uint64_t gm_windows_look_in_copy(const CUDA_MEMCPY3D *copy, gm_window_found *found, void *arg);
-/* Mark `n` places from `place` on, as touched so many times. */
-void gm_windows_touch(uint64_t place, uint64_t n, uint32_t times);
+uint64_t gm_windows_look_in_copy(const CUDA_MEMCPY3D *copy, gm_touch_found *found, void *arg);
+/* Mark `n` places from `place` on, as touched so many times. `is_exact`: that is all; else
+ * something behind them may be touched, too. */
+void gm_windows_touch(uint64_t place, uint64_t n, uint32_t times, bool is_exact);
 
 /* gm_windows_of_<symbol>() for every LAUNCH row of hooks.def: mark what the launch touches. */
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \

@@ -15,6 +15,7 @@ struct gm_layout_slot {
     _Atomic uint64_t function; /* 0: empty */
     _Atomic uint32_t sequence, generation;
     _Atomic uint32_t n;
+    _Atomic(struct gm_kernel *) kernel;
     _Atomic uint32_t part[GM_LAYOUT_PARTS];
 };
 
@@ -42,6 +43,7 @@ bool gm_layouts_find(const void *function, struct gm_layout *layout)
         if (before % 2 != 0 || !gm_layouts_is(slot, key, generation))
             continue;
         layout->n = atomic_load_explicit(&slot->n, memory_order_acquire);
+        layout->kernel = atomic_load_explicit(&slot->kernel, memory_order_acquire);
         for (uint32_t p = 0; p < layout->n && p < GM_LAYOUT_PARTS; p++)
             layout->part[p] = atomic_load_explicit(&slot->part[p], memory_order_acquire);
         if (atomic_load_explicit(&slot->sequence, memory_order_relaxed) == before)
@@ -80,6 +82,7 @@ void gm_layouts_keep(const void *function, uint32_t generation, const struct gm_
     atomic_store_explicit(&slot->function, key, memory_order_release);
     atomic_store_explicit(&slot->generation, generation, memory_order_release);
     atomic_store_explicit(&slot->n, layout->n, memory_order_release);
+    atomic_store_explicit(&slot->kernel, layout->kernel, memory_order_release);
     for (uint32_t p = 0; p < layout->n && p < GM_LAYOUT_PARTS; p++)
         atomic_store_explicit(&slot->part[p], layout->part[p], memory_order_release);
     atomic_store_explicit(&slot->sequence, before + 2, memory_order_release);

@@ -18,8 +18,11 @@
 
 #define GM_LAYOUT_MORE (GM_LAYOUT_PARTS + 1) /* as `n`: all parts, and there are more */
 
+struct gm_kernel;
+
 struct gm_layout {
     uint32_t n;
+    struct gm_kernel *kernel; /* it has a profile (profiles.h); NULL: none */
     uint32_t part[GM_LAYOUT_PARTS];
 };
 

@@ -124,8 +124,9 @@ static void allocate(uint64_t va, uint64_t bytes)
 
 static void set_word(uint64_t va, uint32_t window, uint32_t order, uint32_t count)
 {
-    atomic_store(&words[gm_window_place(va)],
-                 gm_touch_pack((struct gm_touch){window, order, count}));
+    atomic_store(
+        &words[gm_window_place(va)],
+        gm_touch_pack((struct gm_touch){.window = window, .order = order, .count = count}));
 }
 
 /* The program touches `va` in the window that is now. */
@@ -173,12 +174,14 @@ static void test_read(void **state)
     set_word(BASE + 6 * MIB, 7, 0, 1); /* behind it */
     set_word(BASE + 66 * MIB, 8, GM_WINDOW_ORDER_MAX, GM_WINDOW_COUNT_MAX);
     set_word(BASE + (1ull << 38), 7, 0, 4);
+    words[gm_window_place(BASE + 2 * MIB)] |= GM_WINDOW_EXACT;
     assert_int_equal(gm_engine_places_of(engine, 0), 3 + 3 + 1);
 
     assert_int_equal(read_some(5, 7), 3);
     assert_true(told[0].va == BASE && told[0].window == 7 && told[0].order == 3 &&
                 told[0].count == 9);
     assert_true(told[1].va == BASE + 2 * MIB && told[1].window == 6);
+    assert_true(!told[0].is_exact && told[1].is_exact);
     assert_true(told[2].va == BASE + (1ull << 38) && told[2].count == 4);
     assert_int_equal(read_some(4, 8), 5);
     assert_true(told[2].va == BASE + 4 * MIB && told[2].window == 5);

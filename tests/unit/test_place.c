@@ -146,6 +146,28 @@ static void test_reach(void **state)
     free(world.memory);
 }
 
+/* One that is exact stands for itself, whatever reaches to it from before. */
+static void test_exact(void **state)
+{
+    struct world world;
+    (void)state;
+    make_world(&world, 1024 * MIB, 1);
+    uint32_t one = allocate(&world, 0, 86 * MIB, false); /* 32, 32, 16, 4, 2 */
+    const struct gm_use uses[] = {
+        {.va = BASE, .count = 8}, /* for 4 MiB */
+        {.va = BASE + 4 * MIB, .count = 16, .is_exact = true},
+        {.va = BASE + 62 * MIB, .count = 32, .is_exact = true}, /* the chunk's last */
+        {.va = BASE + 80 * MIB, .count = 2},                    /* for the rest */
+    };
+    gm_place_warm(world.table, 0, uses, sizeof uses / sizeof *uses);
+    assert_int_equal(nth(&world, one, 0)->heat, (8 * 2 + 16) * GM_PLACE_USE / 16);
+    assert_int_equal(nth(&world, one, 1)->heat, 32 * GM_PLACE_USE / 16);
+    assert_int_equal(nth(&world, one, 2)->heat, 0);
+    assert_int_equal(nth(&world, one, 3)->heat, 2 * GM_PLACE_USE);
+    assert_int_equal(nth(&world, one, 4)->heat, 2 * GM_PLACE_USE);
+    free(world.memory);
+}
+
 /* A place that was seen before ends the reach of the one before it, however long ago that was. */
 static void test_memory(void **state)
 {
@@ -648,21 +670,14 @@ static void test_rounding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reach),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_halving),
-        cmocka_unit_test(test_experts),
-        cmocka_unit_test(test_training),
-        cmocka_unit_test(test_decoding),
-        cmocka_unit_test(test_saturation),
-        cmocka_unit_test(test_pays),
-        cmocka_unit_test(test_bound_chunks),
-        cmocka_unit_test(test_the_late),
-        cmocka_unit_test(test_the_late_and_small),
-        cmocka_unit_test(test_the_small),
-        cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_properties),
-        cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_reach),      cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_memory),     cmocka_unit_test(test_halving),
+        cmocka_unit_test(test_experts),    cmocka_unit_test(test_training),
+        cmocka_unit_test(test_decoding),   cmocka_unit_test(test_saturation),
+        cmocka_unit_test(test_pays),       cmocka_unit_test(test_bound_chunks),
+        cmocka_unit_test(test_the_late),   cmocka_unit_test(test_the_late_and_small),
+        cmocka_unit_test(test_the_small),  cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_properties), cmocka_unit_test(test_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

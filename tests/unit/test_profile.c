@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "common/profile.h"
+#include "common/tensors.h"
 
 static const char good[] = "gpumux-profile 1\n"
                            "kernel 00000000000000a1 32 120 4 130 0 _Z3addPfS_i\n"
@@ -263,6 +264,23 @@ static void test_files(void **state)
     unlink(pipe);
 }
 
+static void test_tensors(void **state)
+{
+    (void)state;
+    const uint64_t size[] = {1000, 20, 3, 1, 2}, step[] = {4096, 100000, 8, 1 << 20};
+    const uint64_t huge[] = {UINT64_MAX, 2}, far[] = {1ull << 46, 1};
+    uint64_t bytes;
+    assert_true(gm_tensor_bytes(9, 1, size, step, &bytes)); /* bfloat16 */
+    assert_int_equal(bytes, 2000);
+    assert_true(gm_tensor_bytes(7, 5, size, step, &bytes));
+    assert_int_equal(bytes, 4000 + 19 * 4096 + 2 * 100000 + (1 << 20));
+    assert_false(gm_tensor_bytes(7, 0, size, step, &bytes));
+    assert_false(gm_tensor_bytes(7, 6, size, step, &bytes));
+    assert_false(gm_tensor_bytes(99, 1, size, step, &bytes));
+    assert_false(gm_tensor_bytes(7, 2, huge, step, &bytes));
+    assert_false(gm_tensor_bytes(7, 2, size, far, &bytes));
+}
+
 static const char *config, *home;
 static char *environment(const char *name)
 {
@@ -291,7 +309,7 @@ int main(void)
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_damaged),    cmocka_unit_test(test_rows),
         cmocka_unit_test(test_hash),       cmocka_unit_test(test_files),
-        cmocka_unit_test(test_folder),
+        cmocka_unit_test(test_folder),     cmocka_unit_test(test_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -319,12 +319,14 @@ static void test_hidden(void **state)
     gm_replays_launched(exec_of(1));
     expect_unseen(1, (uint32_t[8]){0, 0, 0, 0, 0, 0, 1, 1});
     gm_real.cuFuncGetParamInfo = drv_func_info;
-    gm_replays_set(exec_of(1), node, (CUfunction)(void *)(uintptr_t)&function, NULL, params, NULL);
+    gm_replays_set(exec_of(1), node, (CUfunction)(void *)(uintptr_t)&function, NULL,
+                   (const uint32_t[6]){1, 1, 1, 1, 1, 1}, params, NULL);
     gm_replays_launched(exec_of(1));
     expect((uint32_t[8]){0, 0, 1, 1, 0, 0, 1, 1});
     gm_real.cuFuncGetParamInfo = NULL;
     gm_layouts_drop();
-    gm_replays_set(exec_of(1), node, (CUfunction)(void *)(uintptr_t)&function, NULL, params, NULL);
+    gm_replays_set(exec_of(1), node, (CUfunction)(void *)(uintptr_t)&function, NULL,
+                   (const uint32_t[6]){1, 1, 1, 1, 1, 1}, params, NULL);
     gm_replays_launched(exec_of(1));
     expect_unseen(1, (uint32_t[8]){0, 0, 0, 0, 0, 0, 1, 1});
     gm_real.cuFuncGetParamInfo = drv_func_info;
@@ -383,8 +385,8 @@ static void test_again(void **state)
     for (uint32_t i = 0; i < 3000000; i++) {
         args[0] = page(i % 3);
         args[1] = i % 2 == 0 ? page(4) : 8;
-        gm_replays_set(exec_of(1), node, (CUfunction)(void *)(uintptr_t)&function, NULL, params,
-                       NULL);
+        gm_replays_set(exec_of(1), node, (CUfunction)(void *)(uintptr_t)&function, NULL,
+                       (const uint32_t[6]){1, 1, 1, 1, 1, 1}, params, NULL);
     }
     gm_replays_launched(exec_of(1));
     expect((uint32_t[8]){0, 0, 1, 0, 0, 0, 0, 1});

@@ -108,21 +108,32 @@ static void test_words(void **state)
     assert_int_equal(touch.window, 0xabcdef);
     assert_int_equal(touch.order, 0x01234);
     assert_int_equal(touch.count, 0x56789);
+    assert_false(touch.is_exact);
+    assert_true(gm_touch_unpack(0xabcdef01234d6789ull).is_exact);
+    assert_int_equal(gm_touch_pack(gm_touch_unpack(0xabcdef01234d6789ull)), 0xabcdef01234d6789ull);
     assert_int_equal(gm_touch_pack(touch), 0xabcdef0123456789ull);
     assert_true(gm_touch_is_in(0xabcdef0123456789ull, 0x7abcdef));
     assert_false(gm_touch_is_in(0xabcdef0123456789ull, 0xabcdee));
 
     /* Nothing of a word runs over into what stands above it. */
-    const struct gm_touch most = {.window = UINT32_MAX, .order = UINT32_MAX, .count = UINT32_MAX};
+    const struct gm_touch most = {
+        .window = UINT32_MAX, .order = UINT32_MAX, .count = UINT32_MAX, .is_exact = 1};
     assert_int_equal(gm_touch_pack(most), UINT64_MAX);
     assert_int_equal(gm_touch_pack((struct gm_touch){.count = UINT32_MAX}), GM_WINDOW_COUNT_MAX);
-    const uint64_t full = gm_touch_pack((struct gm_touch){1, 2, GM_WINDOW_COUNT_MAX - 1});
-    touch = gm_touch_unpack(gm_touch_again(gm_touch_again(full, 1), 1000));
+    const uint64_t full =
+        gm_touch_pack((struct gm_touch){.window = 1, .order = 2, .count = GM_WINDOW_COUNT_MAX - 1});
+    touch = gm_touch_unpack(gm_touch_again(gm_touch_again(full, 1, 0), 1000, 0));
     assert_int_equal(touch.window, 1);
     assert_int_equal(touch.order, 2);
     assert_int_equal(touch.count, GM_WINDOW_COUNT_MAX);
-    assert_int_equal(gm_touch_unpack(gm_touch_again(7, 5)).count, 12);
-    assert_int_equal(gm_touch_unpack(gm_touch_again(7, UINT32_MAX)).count, GM_WINDOW_COUNT_MAX);
+    assert_int_equal(gm_touch_unpack(gm_touch_again(7, 5, 1)).count, 12);
+    assert_int_equal(gm_touch_unpack(gm_touch_again(7, UINT32_MAX, 1)).count, GM_WINDOW_COUNT_MAX);
+    /* Exact as long as all touches are. */
+    const uint64_t exact =
+        gm_touch_pack((struct gm_touch){.window = 1, .order = 2, .count = 3, .is_exact = 1});
+    assert_true(gm_touch_unpack(gm_touch_again(exact, UINT32_MAX, 1)).is_exact);
+    assert_false(gm_touch_unpack(gm_touch_again(exact, 1, 0)).is_exact);
+    assert_false(gm_touch_unpack(gm_touch_again(gm_touch_again(exact, 1, 0), 1, 1)).is_exact);
 }
 
 static void test_window_numbers(void **state)

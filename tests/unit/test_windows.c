@@ -622,7 +622,7 @@ static void test_full_word(void **state)
 {
     (void)state;
     use(BASE);
-    gm_windows_touch(gm_window_place(BASE), 1, GM_WINDOW_COUNT_MAX);
+    gm_windows_touch(gm_window_place(BASE), 1, GM_WINDOW_COUNT_MAX, false);
     use(BASE);
     assert_int_equal(take(), 1);
     assert_int_equal(got[0].count, GM_WINDOW_COUNT_MAX);

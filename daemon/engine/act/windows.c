@@ -114,6 +114,7 @@ static int64_t read_spans(struct reading *reading, uint32_t from, uint32_t to, s
                 continue;
             uses[n++] = (struct gm_use){.va = place << GM_CHUNK_SHIFT,
                                         .count = touch.count,
+                                        .is_exact = touch.is_exact != 0,
                                         .window = to - age,
                                         .order = touch.order};
         }

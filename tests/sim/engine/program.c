@@ -800,7 +800,7 @@ static void mark(struct program *p, uint32_t page)
     const struct gm_touch first = {.window = window,
                                    .order = (uint32_t)draw(&machine.odd, 1000),
                                    .count = 1 + (uint32_t)draw(&machine.odd, 100)};
-    atomic_store(word, gm_touch_is_in(atomic_load(word), window) ? gm_touch_again(atomic_load(word), 1)
+    atomic_store(word, gm_touch_is_in(atomic_load(word), window) ? gm_touch_again(atomic_load(word), 1, 0)
                                                                  : gm_touch_pack(first));
     p->marked[page] = window;
     if (is_odd(500)) {

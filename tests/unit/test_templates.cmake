@@ -1,0 +1,3 @@
+# What launches touch by profiles: the test is the driver.
+gm_take(${GM_TEST} shim observe/windows observe/templates tables/profiles tables/tensors tables/allocs tables/layouts
+  tables/pages)
