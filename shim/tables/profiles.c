@@ -1,6 +1,7 @@
 #include "shim/tables/profiles.h"
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,12 +111,15 @@ static void gm_profiles_say(const char *name, const char *why)
 }
 
 /* No profile has the hash. Say so if one has the name. */
-static void gm_profiles_say_changed(const char *name)
+static void gm_profiles_say_changed(const char *name, uint64_t hash)
 {
+    char why[80];
+    snprintf(why, sizeof(why),
+             "it has other parameters, or is for another GPU (hash %016" PRIx64 ")", hash);
     for (uint32_t i = 0; i < gm_profiles_n; i++)
         for (uint32_t k = 0; k < gm_profiles[i].n; k++)
             if (strcmp(gm_profiles[i].kernels[k].name, name) == 0) {
-                gm_profiles_say(name, "it has other parameters, or is for another GPU");
+                gm_profiles_say(name, why);
                 return;
             }
 }
@@ -149,7 +153,7 @@ static struct gm_kernel *gm_profiles_look(const struct gm_kernel_facts *facts, u
     for (uint32_t i = 0; i < gm_profiles_n && profile == NULL; i++)
         profile = gm_profile_find(&gm_profiles[i], hash);
     if (profile == NULL) {
-        gm_profiles_say_changed(facts->name);
+        gm_profiles_say_changed(facts->name, hash);
     } else if (profile->registers != 0 && registers != 0 && profile->registers != registers) {
         char why[80];
         snprintf(why, sizeof(why), "its code has changed (%u registers, and %u when it was made)",
