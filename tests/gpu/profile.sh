@@ -8,6 +8,7 @@
 # Each check prints "ok" or "FAIL"; then come the profiles as tables, and last the table of the checks. Records, profiles and
 # outputs go to $OUT, or to a folder that is named.
 set -u
+umask 022 # a profile that a group may write is not read
 here=$(cd "$(dirname "$0")" && pwd) || exit 2
 build=$(cd "${1:?usage: profile.sh BUILD-DIR [SANITIZER]}" && pwd) || exit 2
 ctl=$build/daemon/mux-ctl
@@ -84,6 +85,28 @@ if nvcc -O2 -std=c++17 -arch=native -o "$out/kernels" "$here/profile/kernels.cu"
     "$out/kernels" --registers > "$out/registers"
     awk '$1 == "kernel" { print "registers", $8, $3 }' "$out/kernels.profile" 2> /dev/null | sort > "$out/registers.profile"
     check "registers: as the driver says them without the profiler" sh -c "[ -s '$out/registers' ] && sort '$out/registers' | cmp - '$out/registers.profile'"
+
+    # Under gpumux, which is given less than the program needs: each kernel is known again, and results stay right.
+    mkdir -p "$out/config/gpumux/profiles"
+    under() {
+        rm -f "$out/shim.log"
+        XDG_CONFIG_HOME="$out/config" GPUMUX_LOG="$out/shim.log" timeout 100 "$ctl" run --require --socket "$out/socket" \
+            -- "$out/kernels" --seconds 3 > "$out/under.out" 2>&1
+    }
+    "$build/daemon/gpumuxd" --socket "$out/socket" --gpu-budget 1G --pinned 4G --oversize host > "$out/daemon.out" 2>&1 &
+    daemon=$!
+    for i in 1 2 3 4 5 6 7 8 9 10; do "$ctl" status --socket "$out/socket" > /dev/null 2>&1 && break; sleep 1; done
+    cp "$out/kernels.profile" "$out/config/gpumux/profiles/"
+    check "gpumux: right with the profile" under
+    cp "$out/shim.log" "$out/shim.right.log" 2> /dev/null
+    check "gpumux: all 8 kernels are known by it" test "$(grep -c ': by its profile' "$out/shim.log")" = 8
+    sed -E 's,(touch [0-9]+ [^ ]+ [^ ]+\+[0-9]+)/1,\1/2,' "$out/kernels.profile" > "$out/config/gpumux/profiles/kernels.profile"
+    check "gpumux: right with half of each extent" under
+    sed -E 's,^(touch [0-9]+) [0-9]+,\1 17179869184,' "$out/kernels.profile" > "$out/config/gpumux/profiles/kernels.profile"
+    check "gpumux: right with shifted starts" under
+    check "gpumux: the log names the kernels that lead elsewhere" grep -q 'kernel gm_add: its profile is not used: it leads out' "$out/shim.log"
+    kill "$daemon"
+    wait "$daemon"
 else
     echo "skipped kernels: no nvcc, or it failed: $(tail -n 1 "$out/nvcc.out")"
 fi

@@ -1,8 +1,9 @@
 /*
  * Kernels of every kind that a profile tells apart, launched in several sizes. Verifies what the
  * addition gives. With --registers it prints each kernel's name and registers, as the driver says
- * them without the profiler.
+ * them without the profiler. With --seconds N it goes on for so long.
  */
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -117,7 +118,14 @@ int main(int argc, char **argv)
     CHECK(cudaMemcpy(b, host.data(), most * 4, cudaMemcpyHostToDevice));
     CHECK(cudaMemcpy(where, &hidden, sizeof hidden, cudaMemcpyHostToDevice));
     srand(1);
-    for (int round = 1; round <= 12; round++) {
+    const double seconds = argc > 2 && strcmp(argv[1], "--seconds") == 0 ? atof(argv[2]) : 0;
+    const auto begin = std::chrono::steady_clock::now();
+    const auto is_early = [&] {
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() <
+               seconds;
+    };
+    for (int launched = 0; launched < 12 || is_early(); launched++) {
+        const int round = launched % 12 + 1;
         const int n = 1000003 * round;
         gm_add<<<(n + 255) / 256, 256>>>(a, b, c, n);
         gm_fixed<<<round, 128>>>(hidden, round);
