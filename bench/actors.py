@@ -17,6 +17,10 @@ class Failure(Exception):
     """The bench failed; the text says how, on one line."""
 
 
+class Stopped(Failure):
+    """Somebody ended the bench."""
+
+
 class Absent(Exception):
     """What is to be measured is not there; the text says what."""
 

@@ -173,18 +173,22 @@ def run(rig):
         begun = rig.left()
         plans = plans_of(args, cell)
         mine = [(plan.model, plan.bytes, plan.spare) for plan in plans]
-        try:
+
+        def work(cell=cell, plans=plans, mine=mine):
+            nonlocal natives, who, alone
             if mine != who:
                 sides.end(natives)
+                natives = []
                 natives, who = sides.start(rig, f"native-{cell.name}", plans), mine
                 alone = [[*native.footprint(), r.median([ms for _, ms, _ in native.units(500)["list"]])]
                          for native in natives]
             run_cell(rig, cell, natives, alone)
-        except r.Absent as absent:
-            rig.result["left_out"].append([cell.name, str(absent)])
-            who = None
+
+        if not sides.attempt(rig, cell.name, work):
+            natives, who = [], None
         took = begun - rig.left() if args.seconds else 0
     sides.end(natives)
+    sides.finish(rig)
 
 
 def conclude_row(row, link):

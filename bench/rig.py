@@ -23,7 +23,7 @@ import time
 import traceback
 
 # Also what a bench takes from here as r.NAME.
-from actors import Absent, App, Daemon, Failure, Process, tell_history, turn, under
+from actors import Absent, App, Daemon, Failure, Process, Stopped, tell_history, turn, under
 from figures import (copy_ideal_ms, ideal_ms, mean, median, milliseconds, number, percent, show_goals, show_size,
                      size, sizes, spread, table)
 
@@ -150,7 +150,8 @@ class Rig:
                 "commit": self.environment.get("GM_COMMIT"),
                 "command": [os.path.basename(sys.argv[0])] + sys.argv[1:]}
 
-    def clean(self):
+    def kill_all(self):
+        """What was started and still runs."""
         for process in reversed(self.started):
             if process.is_running():
                 process.process.kill()
@@ -160,6 +161,9 @@ class Rig:
                 process.process.wait(timeout=max(.1, end - time.monotonic()))
             except subprocess.TimeoutExpired:
                 print(f"{self.bench}: {process.name} was killed and is still there")
+
+    def clean(self):
+        self.kill_all()
         shutil.rmtree(self.work, ignore_errors=True)
 
 
@@ -217,7 +221,7 @@ def main(bench, description, add_options, run, conclude):
     def stop(which, frame):
         for again in (signal.SIGTERM, signal.SIGINT): # timeout(1) sends it twice
             signal.signal(again, signal.SIG_IGN)
-        raise Failure("stopped by a signal" + (", as by a time limit" if which == signal.SIGTERM else ""))
+        raise Stopped("stopped by a signal" + (", as by a time limit" if which == signal.SIGTERM else ""))
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)

@@ -6,6 +6,7 @@ A bench makes a row (a dictionary of its result) for each setting of the daemon;
 
 import argparse
 import math
+import subprocess
 import time
 
 import programs
@@ -109,6 +110,32 @@ def measure(rig, row, natives, plans, environment=None, change=None, then=None, 
     row["is_right"] = True # or it would have failed
     end(apps)
     daemon.stop()
+
+
+def attempt(rig, name, work):
+    """
+    Do that. If it fails, or cannot be had, say why in the result, and end all that was started: what comes next begins
+    anew. Returns whether it was done.
+    """
+    try:
+        work()
+        return True
+    except r.Stopped:
+        raise
+    except r.Absent as absent:
+        why = str(absent)
+    except (r.Failure, subprocess.TimeoutExpired) as failure:
+        why = f"FAILED: {failure}"
+        rig.result["failed"] = rig.result.get("failed", 0) + 1
+    rig.result["left_out"].append([name, why])
+    rig.kill_all()
+    return False
+
+
+def finish(rig):
+    """What failed makes the whole fail, at its end."""
+    if rig.result.get("failed"):
+        raise r.Failure(f"{rig.result['failed']} of the cells")
 
 
 def shares(native, app):

@@ -118,32 +118,39 @@ def run(rig):
     took = 0 # the row before: how long
     rig.link("before")
     for cell in args.cells:
-        plans, budget = plans_of(args, cell)
-        natives = sides.start(rig, f"native-{cell}", plans)
-        for fit in args.fit if rig.result["has_fit"] else [None]:
-            if rig.left() < took:
-                rig.result["left_out"].append([cell, fit])
-                continue
-            begun = time.monotonic()
+        natives = []
+
+        def work(cell=cell, fit=None):
+            plans, budget = plans_of(args, cell)
+            natives[:] = natives or sides.start(rig, f"native-{cell}", plans)
             then = functools.partial(follow_pointers, rig) if cell in ("hidden", "blind") else None
             sides.measure(rig, {"cell": cell, "fit": fit, "budget": budget}, natives, plans, gpu_budget=budget, fit=fit,
                           quantum=args.quantum, environment=blinded(rig) if cell == "blind" else None, then=then)
+
+        for fit in args.fit if rig.result["has_fit"] else [None]:
+            if rig.left() < took:
+                rig.result["left_out"].append([f"{cell} {fit}", "no time left"])
+                continue
+            begun = time.monotonic()
+            if not sides.attempt(rig, f"{cell} {fit}", functools.partial(work, fit=fit)):
+                natives.clear()
             took = time.monotonic() - begun
         sides.end(natives)
+    sides.finish(rig)
 
 
 def conclude(rig):
     args, result = rig.args, rig.result
-    if not any(row["app"] for row in result["rows"]):
+    if not result.get("link"):
         return
     result["ceiling"], result["goals"] = rig.ceiling(), []
     rows = []
     for row in result["rows"]:
-        if not row["app"]:
+        if "status" not in row:
             continue
         row["shares"] = sides.shares(row["native"], row["app"])
         rows.append([row["cell"], row["fit"] or "no --fit", " ".join(map(r.percent, row["shares"])),
-                     r.number(row["bytes"] / 2**30 if "bytes" in row else None, 2), row.get("switches", "-"),
+                     r.number(row["bytes"] / 2**30, 2), row["switches"],
                      r.show_size(row["on_host"]) if "on_host" in row else "-", r.number(row.get("found_s")),
                      r.number(row["hidden_ms"]["max"]) if "hidden_ms" in row else "-",
                      " ".join(map(r.percent, row.get("hidden_shares", []))) or "-",
@@ -153,8 +160,8 @@ def conclude(rig):
           f"touched; {args.rounds} blocks of {args.block / 1000:g} s of either side; turns of {args.quantum}")
     if not result["has_fit"]:
         print("this gpumuxd has no --fit: it runs as it is")
-    for cell, fit in result["left_out"]:
-        print(f"no time left for {cell} {fit or ''}")
+    for name, why in result["left_out"]:
+        print(f"{name}: {why}")
     r.table(["cell", "--fit", "of native, each", "moved, GiB", "switches", "cold on host", "found, s", "slowest, ms",
              "then, of native", "data right"], rows)
     r.show_goals(result["goals"])
@@ -162,7 +169,7 @@ def conclude(rig):
 
 def judge(goals, row):
     """What the project wants of the rows with working sets."""
-    if row["fit"] == "committed" or "bytes" not in row:
+    if row["fit"] == "committed":
         return
     name, wanted = row["cell"], .9 if row["cell"].startswith("beside") else .95
     least = min(share or 0 for share in row["shares"])

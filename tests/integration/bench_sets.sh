@@ -82,6 +82,18 @@ bench multi --programs app --piece 4M --decoder 16M --cnn 16M --kernel 16M --pai
 cp "$dir/multi.json" "$dir/before.json"
 bench multi --programs app --piece 4M --kernel 16M --warm 100ms --block 200ms --rounds 1 --turns 100ms --sets micro \
     --cells micro-100-100ms,micro-150-100ms --known "$dir/before.json"
+# A cell that fails, as the device is too small for its budget, costs the others nothing.
+python3 -B "$benches/multi.py" --build "$BUILD" --simcuda --link-bytes 32M --link-rounds 1 --programs app --piece 4M \
+    --kernel 16M --pair-budget 3G --warm 100ms --block 200ms --rounds 1 --turns 100ms --sets pairs,micro \
+    --cells pairs-flow-75-100ms-cap,micro-100-100ms --json "$dir/failed.json" > "$dir/failed.out" 2>&1
+[ $? = 1 ] || fail "multi with a cell that fails did not end with 1"
+python3 -B - "$dir/failed.json" << 'END' || fail "the result of multi with a cell that fails"
+import json, sys
+with open(sys.argv[1], encoding="utf-8") as file:
+    result = json.load(file)
+assert [row["cell"] for row in result["rows"] if "ideal" in row] == ["micro-100-100ms"], result["rows"]
+assert [name for name, why in result["left_out"] if why.startswith("FAILED")] == ["pairs-flow-75-100ms-cap"]
+END
 python3 -B - "$dir/before.json" "$dir/multi.json" << 'END' || fail "the result of multi"
 import json, sys
 one, other = (json.load(open(name, encoding="utf-8")) for name in sys.argv[1:])
