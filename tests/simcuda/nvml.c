@@ -217,16 +217,21 @@ NVML_API int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **device)
     return NOT_FOUND;
 }
 
-/* All zero while nobody used the device yet. */
+/* All zero while nobody used the device yet. The file stays open: simcuda has locks on it in this
+ * process, and a close would drop them. */
 static struct sim_state_head read_head(const struct device *device)
 {
+    static int files[DEVICES_MAX]; /* 0: not open */
     char path[PATH_MAX + 32];
     struct sim_state_head head;
     snprintf(path, sizeof path, SIM_DEVICE_FILE, dir, device->ordinal);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const bool is_read = fd >= 0 && pread(fd, &head, sizeof head, 0) == (ssize_t)sizeof head;
-    if (fd >= 0)
-        close(fd);
+    pthread_mutex_lock(&lock);
+    int *file = &files[device->ordinal];
+    if (*file <= 0)
+        *file = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = *file;
+    pthread_mutex_unlock(&lock);
+    const bool is_read = fd > 0 && pread(fd, &head, sizeof head, 0) == (ssize_t)sizeof head;
     if (!is_read || head.magic != SIM_STATE_MAGIC)
         memset(&head, 0, sizeof head);
     return head;
