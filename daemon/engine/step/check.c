@@ -3,11 +3,12 @@
  * gm_engine.check, its memory, gm_engine.link, and gm_app.check. Called by step.c and run.c; calls
  * meter.c, caps.c and places.c. core/check judges.
  *
- * The meter runs while a program runs that has cold memory on the host. A sample counts if all that
- * time the same programs ran, with the same memory on the host, and the daemon copied nothing. The
- * programs say themselves how much they copied, and how often they launched kernels on host memory
- * of theirs (gm_stat): hostile numbers, which at most hide what they do themselves, or others that
- * run beside them.
+ * The meter runs while a program runs that has cold memory on the host, and while what programs
+ * need does not fit the GPU: then the check tries whether they need all of it. A sample counts if
+ * all that time the same programs ran, with the same memory on the host, and the daemon copied
+ * nothing. The programs say themselves how much they copied, and how often they launched kernels on
+ * host memory of theirs (gm_stat): hostile numbers, which at most hide what they do themselves, or
+ * others that run beside them.
  *
  * If another process has a context on the GPU, its traffic cannot be told apart. Then nothing is
  * judged. Where NVML does not say who is there, core/check finds it out by itself.
@@ -41,12 +42,24 @@ static bool is_copying(const struct gm_engine *engine)
     return gm_engine_is_copying(engine, GM_WAY_IN) || gm_engine_is_copying(engine, GM_WAY_OUT);
 }
 
-/* It runs with cold memory on the host; or what was brought back did not end the traffic yet. */
-static bool is_to_check(const struct gm_engine *engine, uint32_t id)
+/* What the apps need does not fit the GPU: less of it would serve them all. */
+static bool is_short_of_room(const struct gm_engine *engine)
+{
+    uint64_t needed = engine->table->fixed;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].session)
+            needed += gm_room_needed(engine->table, id);
+    return engine->is_short_of_room && needed > engine->table->budget;
+}
+
+/* It runs with cold memory on the host; or what was brought back may not have ended the traffic; or
+ * (`is_short`) some of its memory may be tried there. */
+static bool is_to_check(const struct gm_engine *engine, uint32_t id, bool is_short)
 {
     const struct gm_table_app *entry = &engine->table->apps[id];
+    const bool is_cold = entry->on_host > 0 && entry->cold > 0;
     return engine->apps[id].state == GM_APP_RUNNING &&
-           ((entry->on_host > 0 && entry->cold > 0) || gm_check_is_searching(&engine->check, id));
+           (is_cold || is_short || gm_check_is_searching(&engine->check, id));
 }
 
 /* Whether anything about the app is another than at the last look. */
@@ -69,7 +82,7 @@ static bool follow_app(struct gm_engine *engine, uint32_t id)
 
 void gm_engine_follow_check(struct gm_engine *engine)
 {
-    const bool is_copying_now = is_copying(engine);
+    const bool is_copying_now = is_copying(engine), is_short = is_short_of_room(engine);
     bool is_on = false;
     if (is_copying_now || engine->link.was_copying)
         engine->link.since = engine->now;
@@ -79,7 +92,7 @@ void gm_engine_follow_check(struct gm_engine *engine)
             continue;
         if (follow_app(engine, id))
             engine->link.since = engine->now;
-        is_on = is_on || is_to_check(engine, id);
+        is_on = is_on || is_to_check(engine, id, is_short);
     }
     gm_engine_measure(engine,
                       is_on && !engine->stopping.is_on && engine->now >= engine->check.off_until);
@@ -103,16 +116,6 @@ static uint32_t gather(struct gm_engine *engine)
             .mapped = app->stat ? atomic_load(&app->stat->link_launches) : 0};
     }
     return n;
-}
-
-/* What the apps need does not fit the GPU: less of it would serve them all. */
-static bool is_short(const struct gm_engine *engine)
-{
-    uint64_t needed = engine->table->fixed;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].session)
-            needed += gm_room_needed(engine->table, id);
-    return engine->is_short_of_room && needed > engine->table->budget;
 }
 
 static void do_step(struct gm_engine *engine, const struct gm_check_step *step)
@@ -164,8 +167,9 @@ static void take_sample(struct gm_engine *engine, const struct gm_meter_sample *
         return;
     const uint32_t n = gather(engine);
     gm_check_judge(&engine->check, &one, engine->check_parts, n);
-    const struct gm_check_step step = gm_check_follow(
-        &engine->check, engine->table, engine->check_parts, n, is_short(engine), engine->now);
+    const struct gm_check_step step =
+        gm_check_follow(&engine->check, engine->table, engine->check_parts, n,
+                        is_short_of_room(engine), engine->now);
     do_step(engine, &step);
 }
 
