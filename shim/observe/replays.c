@@ -313,7 +313,8 @@ void gm_replays_made(CUgraphExec exec, CUgraph graph)
     }
     replay->exec = exec;
     gm_replay_read(replay, graph, 0);
-    qsort(replay->nodes, replay->n_nodes, sizeof(*replay->nodes), gm_replay_compare);
+    if (replay->n_nodes > 0)
+        qsort(replay->nodes, replay->n_nodes, sizeof(*replay->nodes), gm_replay_compare);
     gm_lock(&gm_replays_lock);
     struct gm_replay *before = gm_replays_take(exec);
     struct gm_replay **at = gm_replays_at(exec);
@@ -336,8 +337,10 @@ void gm_replays_forget(CUgraphExec exec)
 /* With the lock: `node` touches what `reading` found, and nothing else. */
 static void gm_replay_replace(struct gm_replay *replay, const struct gm_reading *reading)
 {
-    struct gm_replay_node *node =
-        bsearch(reading->node, replay->nodes, replay->n_nodes, sizeof(*node), gm_replay_compare);
+    struct gm_replay_node *node = replay->n_nodes > 0
+                                      ? bsearch(reading->node, replay->nodes, replay->n_nodes,
+                                                sizeof(*node), gm_replay_compare)
+                                      : NULL;
     if (node == NULL) { /* of a graph that it does not have: the driver refuses, or knows better */
         replay->is_hidden = true;
         return;
