@@ -89,3 +89,40 @@ void gm_mode_hot(struct gm_worker *worker)
     gm_counter_free(worker, &counter);
     gm_buffers_free(worker, buffers);
 }
+
+/* Mode part: of its buffers it works on the first. Mode moves: on each for --hold. Mode grows: it
+ * gets them one by one, --hold after each other, and works on the newest until it has all; then on
+ * all of them. */
+void gm_mode_part(struct gm_worker *worker)
+{
+    const bool grows = worker->mode[0] == 'g';
+    struct gm_buffer *buffers = grows ? calloc(worker->allocs, sizeof *buffers) : NULL;
+    const struct timespec pause = {.tv_sec = (time_t)(worker->hold_ns / GM_S),
+                                   .tv_nsec = (long)(worker->hold_ns % GM_S)};
+    struct gm_counter counter;
+    uint64_t wrong = 0;
+
+    if (!grows)
+        buffers = gm_buffers_make(worker, NULL);
+    gm_counter_make(worker, &counter);
+    for (uint32_t i = 0; grows && i < worker->allocs && wrong == 0; i++) {
+        gm_buffer_make(worker, &buffers[i], worker->bytes / worker->allocs, gm_mix(worker->seed, i),
+                       NULL);
+        gm_buffer_turn(worker, &buffers[i], &counter, NULL);
+        wrong = gm_counter_read(worker, &counter, NULL);
+        nanosleep(&pause, NULL);
+    }
+    if (grows)
+        gm_say_ready(worker);
+    for (; gm_is_more(worker, worker->done) && wrong == 0; worker->done++) {
+        const uint32_t one = worker->mode[0] == 'm' ? which(worker) : 0;
+        for (uint32_t i = grows ? 0 : one; i < (grows ? worker->allocs : one + 1); i++)
+            gm_buffer_turn(worker, &buffers[i], &counter, NULL);
+        wrong = gm_counter_read(worker, &counter, NULL);
+    }
+    worker->mismatches += wrong;
+    for (uint32_t i = 0; i < worker->allocs; i++)
+        worker->mismatches += gm_buffer_check_host(worker, &buffers[i], 0);
+    gm_counter_free(worker, &counter);
+    gm_buffers_free(worker, buffers);
+}

@@ -203,6 +203,7 @@ void gm_mode_expect(struct gm_worker *worker);
 void gm_mode_steady(struct gm_worker *worker);
 void gm_mode_nonsense(struct gm_worker *worker);
 void gm_mode_hot(struct gm_worker *worker);
+void gm_mode_part(struct gm_worker *worker);
 void gm_mode_devices(struct gm_worker *worker);
 void gm_mode_peer(struct gm_worker *worker);
 void gm_mode_vmm(struct gm_worker *worker);

@@ -125,14 +125,16 @@ static uint64_t cold_of(const struct gm_engine *engine, uint32_t id)
     return engine->is_short_of_room ? engine->table->apps[id].cold : 0;
 }
 
-/* A program that runs is held for it, so not for each chunk. */
+/* Not while it runs: it would be held for that, once a window if it grows. If others wait for room,
+ * its turn ends soon; if nobody does, nobody wants the room. */
 static void lay_aside(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_table_app *entry = &engine->table->apps[id];
+    if (engine->apps[id].state != GM_APP_PAUSED && engine->apps[id].state != GM_APP_LOADING)
+        return;
     const struct gm_room_input input = gm_engine_room_input(engine, id);
     const uint64_t more = gm_room_to_lay_aside(&input, cold_of(engine, id), entry->beyond);
-    const bool is_there = engine->apps[id].state == GM_APP_RUNNING;
-    if (more > 0 && (!is_there || more >= entry->committed / GM_COLD_STEP))
+    if (more > 0)
         set_beyond(engine, id, entry->beyond + more);
 }
 

@@ -102,6 +102,8 @@ static void follow(struct gm_engine *engine, uint32_t id)
         end_if_used(engine, id);
     else if (is_running && app->windows.ran >= GM_WINDOW_NS)
         end_if_used(engine, id);
+    if (has_stopped)
+        gm_engine_fit(engine, id); /* what went cold while it ran */
 }
 
 void gm_engine_follow_windows(struct gm_engine *engine)

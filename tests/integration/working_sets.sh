@@ -1,0 +1,65 @@
+#!/bin/sh
+# Programs of which a turn touches a part: those whose parts fit together run together, and nothing moves. Memory that is
+# touched again is there and right, wherever it was; a program that grows beside them does not wait for what is cold; and
+# by --fit committed they take turns.
+. "$(dirname "$0")/lib.sh"
+[ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
+
+# still NAME...: all of them run, nothing has switched for a second, and each of them has gone on.
+still() {
+    is_up || return 1
+    still_switches=$(gpu switches)
+    sleep 1
+    is_up && [ "$(gpu switches)" = "$still_switches" ] || return 1
+    for still_name; do
+        has_state "$still_name" running || return 1
+    done
+}
+
+# Two of 128 MiB on 160, of which each works on 16; the memory of all is right at the end.
+start_daemon --quantum 200ms
+for i in 1 2; do
+    app "part$i" linked --mode part --bytes 128M --allocs 8 --seconds 2 --seed "$i" --until "$dir/enough"
+done
+await_ready part1
+await_ready part2
+within "$patience" still part1 part2 || fail "programs whose needs fit do not run together"
+# All that they do not touch.
+are_cold() {
+    is_up && [ "$(app_number "$(pid_of part1)" cold_bytes)" = $((112 << 20)) ] &&
+        [ "$(app_number "$(pid_of part2)" cold_bytes)" = $((112 << 20)) ]
+}
+within "$patience" are_cold || fail "not what they do not touch is cold"
+needed=$(($(app_number "$(pid_of part1)" needed_bytes) + $(app_number "$(pid_of part2)" needed_bytes)))
+[ "$needed" -le $((160 << 20)) ] || fail "they need $needed bytes, and run together"
+before=$(($(gpu bytes_in) + $(gpu bytes_out)))
+sleep 2
+is_up && [ $(($(gpu bytes_in) + $(gpu bytes_out))) = "$before" ] || fail "memory moves though what is needed fits"
+
+# Beside them one that grows to 96 MiB in steps of 8, each 100 ms: it is there soon, and then works on all of it.
+begun=$(date +%s)
+app grows linked --mode grows --bytes 96M --allocs 12 --hold 100 --seconds 3 --seed 7
+await_ready grows
+say "grown after $(($(date +%s) - begun)) s"
+[ $(($(date +%s) - begun)) -le 12 ] || fail "a program that grows waits for what is cold"
+expect_pass grows
+touch "$dir/enough"
+expect_pass part1 part2
+expect_empty
+
+# Who goes over to other memory finds it as it was.
+rm "$dir/enough"
+for i in 1 2; do
+    app "moves$i" linked --mode moves --hold 1500 --bytes 128M --allocs 8 --seconds 9 --seed "$i"
+done
+expect_pass moves1 moves2
+expect_empty
+stop_daemon
+
+start_daemon --quantum 200ms --fit committed
+for i in 1 2; do
+    app "part$i" linked --mode part --bytes 128M --allocs 8 --seconds 3 --seed "$i"
+done
+expect_pass part1 part2
+expect_switches 4
+stop_daemon
