@@ -83,24 +83,33 @@ def until_found(units, wanted_ms):
 def follow_pointers(rig, row, natives, apps, daemon):
     """
     The last of either side begins to follow pointers; how long it takes until that is nearly as fast as natively. What
-    room there is on the GPU for cold memory, others have.
+    room there is on the GPU for cold memory, others have. The natives are done first, and end: while others use the GPU,
+    the daemon does not judge what crosses its link.
     """
     args = rig.args
     row["before"] = daemon.status()
     row["on_host"] = next(one["on_host_bytes"] for one in row["before"]["apps"] if one["pid"] == apps[-1].pid)
-    for side in (natives, apps):
-        side[-1].ask(f"follow {args.hidden}", 60)
+    natives[-1].ask(f"follow {args.hidden}", 60)
     _, lists = programs.work_together(natives, args.block)
     row["hidden_native_ms"] = r.median([ms for _, ms, _ in lists[-1]])
+    after = [[sides.rates(natives, args.block)]]
+    for program in natives:
+        program.check()
+    sides.end(natives)
+    natives.clear()
+    deadline = time.monotonic() + 15
+    while row["cell"] == "hidden" and daemon.gpu()["unchecked"] and time.monotonic() < deadline:
+        programs.work_together(apps, 500) # it is judged again as soon as it is seen that nobody is there
+    row["unchecked"] = daemon.gpu()["unchecked"]
+    apps[-1].ask(f"follow {args.hidden}", 60)
     before = daemon.gpu()
     _, lists = programs.work_together(apps, args.found)
     units = lists[-1]
     row.update(hidden_ms=r.spread([ms for _, ms, _ in units]), hidden_moved=sides.moved_since(daemon, before)["bytes"],
                found_s=until_found(units, 1.5 * row["hidden_native_ms"]),
                hidden_units=[[round(end - units[0][0], 2), round(ms, 3)] for end, ms, _ in units][:4000])
-    after = [[sides.rates(side, args.block)] for side in (natives, apps)]
+    after.append([sides.rates(apps, args.block)])
     row["hidden_shares"] = sides.shares(*after)
-    natives[-1].ask("follow 0", 60)
 
 
 def blinded(rig):

@@ -141,7 +141,7 @@ static void do_step(struct gm_engine *engine, const struct gm_check_step *step)
 static void rest(struct gm_engine *engine, pid_t stranger)
 {
     char why[64];
-    engine->check.off_until = engine->now + GM_CHECK_OFF_NS;
+    engine->check.off_until = engine->now + GM_CHECK_STRANGER_NS;
     if (engine->link.stranger == stranger)
         return;
     engine->link.stranger = stranger;
