@@ -118,13 +118,6 @@ static bool is_back(const struct gm_chunk *chunk)
     return chunk->trust == GM_TRUST_NEEDED;
 }
 
-/* On the GPU only because of what an address reaches. */
-static bool is_reached(const struct gm_chunk *chunk)
-{
-    return chunk->trust == GM_TRUST_WINDOWS && chunk->state == GM_CHUNK_RESIDENT &&
-           !chunk->is_fixed && !chunk->is_cold && chunk->heat > 0 && !chunk->has_place;
-}
-
 /* It is to be tried, and nobody needs its room yet. */
 static bool is_to_go(const struct gm_chunk *chunk)
 {
@@ -339,11 +332,7 @@ static struct gm_check_step try_more(struct gm_check *check, struct gm_table *ta
     if (now < check->apps[app].try_at || count_all(&pick) > 0)
         return step;
     pick.is_one = is_back;
-    uint32_t there = count_all(&pick);
-    if (there == 0) {
-        pick.is_one = is_reached;
-        there = count_all(&pick);
-    }
+    const uint32_t there = count_all(&pick);
     if (there == 0)
         return step;
     change_coldest(&pick, (there + 1) / 2, &to);

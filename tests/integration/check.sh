@@ -1,8 +1,7 @@
 #!/bin/sh
 # What crosses the link tells of memory that no launch names. Programs keep on the host what they do not touch; one begins to
 # read a part of that through pointers that lie in device memory. It is found, and comes to the GPU. Without counters it
-# stays where it is, and where others use the link as well: then programs are slow, right, and status says why. What only
-# the reach of an address calls used is tried on the host.
+# stays where it is, and where others use the link as well: then programs are slow, right, and status says why.
 . "$(dirname "$0")/lib.sh"
 [ "${GM_LINKED:-}" != 1 ] || skip "the program of the benches does not carry the shim inside"
 export SIMCUDA_LINK_FACTOR=64 # a simulated link is slow
@@ -137,22 +136,5 @@ native stranger linked --bytes 8M --until "$dir/enough"
 within "$patience" is_unchecked "process $(pid_of stranger), which" || fail "status does not say so: $(grep unchecked "$dir/status.json")"
 touch "$dir/enough"
 expect_pass stranger
-finish one two three
-stop_daemon
-
-# One allocation each, whose only address reaches over all of it: nothing is cold, and what they need does not fit. Most of
-# it is tried on the host, nobody reads it there, and so they fit after all.
-start_mlfq --gpu-budget 104M --pinned 512M --log-level debug
-for whole in one two three; do pool $whole --one; done
-fit_together() {
-    is_up || return 1
-    for whole in one two three; do
-        [ "$(app_number "$(pid_of $whole)" on_host_bytes)" -ge $((32 * mib)) ] || return 1
-    done
-    [ "$(tr -d ' \n\t' < "$dir/status.json" | grep -o '"running":\[[0-9,]*\]' | tr -cd , | wc -c)" -ge 2 ]
-}
-within "$patience" fit_together || fail "they do not run together: $(grep -c 'are tried on the host' "$dir/daemon.out") tries"
-within "$patience" is_still || fail "what is tried on the host is read there"
-say "$(grep -c 'are tried on the host' "$dir/daemon.out") tries, $(came_back) times some came back"
 finish one two three
 stop_daemon

@@ -243,33 +243,6 @@ static void test_random(void **state)
     }
 }
 
-/* What only an address reaches is tried on the host, the far part first; nothing, while all fits.
- */
-static void test_reached(void **state)
-{
-    struct world world;
-    (void)state;
-    for (uint32_t used = 1; used <= 256; used *= 4) {
-        begin(&world, 1, used);
-        world.is_short = false;
-        const uint32_t first = allocate(&world, 0, 512, REACHED);
-        for (uint32_t i = 0; i < used; i++)
-            world.is_touched[nth(&world, first, i)] = true;
-        settle(&world);
-        world.moved = 0;
-        run(&world, 60 * GM_S);
-        assert_int_equal(world.moved, 0);
-        world.is_short = true;
-        run(&world, 15 * GM_S); /* halves of what is left: half, a quarter, ... */
-        assert_true(on_host(&world, false) >= (512 - used) / 2);
-        assert_int_equal(world.table->chunks[first].state, GM_CHUNK_RESIDENT); /* it was seen */
-        run(&world, 24 * 3600 * GM_S);
-        assert_int_equal(on_host(&world, true), 0);
-        assert_int_equal(on_host(&world, false), 512 - used);
-        end(&world);
-    }
-}
-
 /* Of programs that run together only who touches something loses anything for good. */
 static void test_who(void **state)
 {
@@ -509,12 +482,12 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one),       cmocka_unit_test(test_random),
-        cmocka_unit_test(test_reached),   cmocka_unit_test(test_who),
-        cmocka_unit_test(test_phases),    cmocka_unit_test(test_bursts),
-        cmocka_unit_test(test_foreign),   cmocka_unit_test(test_trust),
-        cmocka_unit_test(test_noise),     cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_explained), cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_one),     cmocka_unit_test(test_random),
+        cmocka_unit_test(test_who),     cmocka_unit_test(test_phases),
+        cmocka_unit_test(test_bursts),  cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_trust),   cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_copies),  cmocka_unit_test(test_explained),
+        cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
