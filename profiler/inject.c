@@ -429,6 +429,9 @@ static bool harvest(const Sanitizer_LaunchData *data)
     self.n_pages = 0;
     if (self.list == NULL)
         self.list = malloc(GM_AREA_SLOTS * sizeof(*self.list));
+    /* A copy by the Sanitizer does not wait for the kernel. */
+    if (!works(api.sanitizerStreamSynchronize(data->hStream), "waiting for a launch"))
+        return false;
     if (self.list == NULL || !read_area(head, area, sizeof(head), data->hStream))
         return false;
     const uint32_t used = head[0] < GM_AREA_SLOTS ? head[0] : GM_AREA_SLOTS;

@@ -106,6 +106,18 @@ EXPORT SanitizerResult sanitizerMemset(void *memory, int value, size_t count,
     return SANITIZER_SUCCESS;
 }
 
+EXPORT SanitizerResult sanitizerStreamSynchronize(Sanitizer_StreamHandle stream)
+{
+    void (*kernel)(void *arg) = fake.kernel;
+    (void)stream;
+    if (fails())
+        return SANITIZER_ERROR_UNKNOWN;
+    fake.kernel = NULL;
+    if (kernel != NULL)
+        kernel(fake.kernel_arg);
+    return SANITIZER_SUCCESS;
+}
+
 EXPORT SanitizerResult sanitizerMemcpyDeviceToHost(void *to, void *from, size_t count,
                                                    Sanitizer_StreamHandle stream)
 {

@@ -17,7 +17,9 @@ struct fake_function {
 extern struct fake {
     Sanitizer_CallbackFunc callback;
     void *userdata;
-    void *area; /* of the launch that began last */
+    void *area;                /* of the launch that began last */
+    void (*kernel)(void *arg); /* runs when somebody waits for the stream; NULL: it has */
+    void *kernel_arg;
     unsigned patches_added, modules_patched, asked;
     uint64_t calls, fails_at; /* calls that can fail; the one that does */
 } fake;

@@ -107,6 +107,19 @@ static void driver_call(Sanitizer_CallbackId id, const void *params, bool is_ove
     call(SANITIZER_CB_DOMAIN_DRIVER_API, id, &data);
 }
 
+/* A kernel, as the fake runs it when somebody waits for it. */
+struct kernel {
+    void (*run)(struct gm_area *area, void *arg);
+    void *arg;
+};
+
+static void run_kernel(void *arg)
+{
+    const struct kernel *kernel = arg;
+    if (world->area != NULL)
+        kernel->run(world->area, kernel->arg);
+}
+
 /* A launch; run(area, arg) is the kernel. */
 static void launch(const struct fake_function *f, uint32_t grid, uint32_t block, void **params,
                    void (*run)(struct gm_area *area, void *arg), void *arg)
@@ -128,9 +141,13 @@ static void launch(const struct fake_function *f, uint32_t grid, uint32_t block,
                                        .blockDim_z = 1};
     driver_call(SANITIZER_CBID_DRIVER_API_cuLaunchKernel, &params_of, false);
     call(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_BEGIN, &data);
-    if (world->area != NULL)
-        run(world->area, arg);
+    struct kernel kernel = {.run = run, .arg = arg};
+    world->kernel_arg = &kernel;
+    world->kernel = run_kernel;
     call(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_END, &data);
+    if (world->kernel != NULL) /* nobody waited */
+        run_kernel(&kernel);
+    world->kernel = NULL;
     driver_call(SANITIZER_CBID_DRIVER_API_cuLaunchKernel, &params_of, true);
 }
 

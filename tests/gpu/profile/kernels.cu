@@ -109,6 +109,7 @@ int main(int argc, char **argv)
     float *a = device<float>(most), *b = device<float>(most), *c = device<float>(most);
     char *wide = device<char>(512 << 20);
     float *hidden = device<float>(16 << 20);
+    float *cache = device<float>(8 << 20);
     float **where = device<float *>(1);
     int *index = device<int>(1024);
     std::vector<float> host(most);
@@ -131,7 +132,7 @@ int main(int argc, char **argv)
         gm_fixed<<<round, 128>>>(hidden, round);
         gm_threads<<<1000 * round, 32 * (1 + round % 7)>>>((double *)wide);
         gm_rows<<<64, 128>>>(wide, 65536 + 4096 * round, 5000 + 300 * round, 50 + 100 * round);
-        gm_append<<<1, 128>>>(b, 37 * round, 8192);
+        gm_append<<<1, 128>>>(cache, 37 * round, 8192);
         int rows[1024];
         for (int &row : rows)
             row = rand() % 16384;
