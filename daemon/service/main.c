@@ -260,7 +260,7 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
         .disk_dir = options->disk.dir,
         .disk = options->disk.bytes,
         .is_oversize = options->oversize == 1,
-        .fits_working_sets = options->fit == 0,
+        .fits_working_sets = options->fit == 1,
         .has_bending_caps = options->cap_bends,
         .is_prefetching = options->prefetch == 1,
         .has_shadows = options->shadows == 1,

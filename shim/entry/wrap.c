@@ -182,6 +182,10 @@ static inline void gm_touch_lists(const uint64_t *words, const uint64_t *sizes)
                         (const size_t *)(uintptr_t)words[2], sizes[3]);
 }
 
+/* Whether an argument is a list that cannot be read. Its call has flags of an address's type. */
+#define GM_UNREAD_AT(a) _Generic((a), CUDA_MEMCPY3D_BATCH_OP * : 1, default : 0)
+#define GM_IS_UNREAD(...) (GM_ANY(GM_EACH(GM_UNREAD_AT, __VA_ARGS__)))
+
 /* Whether an argument is an address that is not of this program's device memory. */
 #define GM_AWAY(a) gm_windows_is_away((uint64_t)(uintptr_t)(a))
 #define GM_AWAY_AT(a)                                                                              \
@@ -199,7 +203,7 @@ static inline void gm_touch_lists(const uint64_t *words, const uint64_t *sizes)
     else if (gm_windows_are_on()) {                                                                \
         const uint64_t gm_extent =                                                                 \
             gm_extent_of(GM_SIZES args, GM_UNITS args, sizeof(GM_SIZES args) / sizeof(uint64_t));  \
-        if (GM_IS_AWAY args)                                                                       \
+        if (!GM_IS_UNREAD args && GM_IS_AWAY args)                                                                       \
             gm_windows_crossed(gm_extent, 0);                                                      \
         else                                                                                       \
             (void)(GM_TOUCH_ALL args);                                                             \

@@ -94,6 +94,8 @@ static void gm_replay_found(void *arg, uint64_t va, uint64_t bytes)
         return;
     /* Up to the end of what is gpumux's: a program may say anything. */
     const uint64_t last = gm_window_place(va + bytes - 1);
+    if (!touch.is_exact && gm_windows_reaches_on(va, gm_pages_home(va)))
+        reading->node->is_hidden = true;
     do
         touch.n++;
     while (touch.place + touch.n <= last &&

@@ -164,9 +164,12 @@ static inline void gm_windows_found(void *marker, uint64_t va, uint64_t bytes)
 {
     if (__builtin_expect(bytes == 0, 0))
         gm_windows_crossed(0, 1);
-    else if (bytes == GM_REACHES)
-        gm_mark(marker, gm_pages_home(va), 1, false);
-    else
+    else if (bytes == GM_REACHES) {
+        const uint32_t home = gm_pages_home(va);
+        if (__builtin_expect(gm_windows_reaches_on(va, home), 0))
+            gm_windows_hide();
+        gm_mark(marker, home, 1, false);
+    } else
         gm_mark_bytes(marker, va, bytes);
 }
 

@@ -28,6 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/windows.h"
 #include "shim/driver/real.h"
 #include "shim/observe/templates.h"
 
@@ -63,6 +64,13 @@ void gm_windows_of_address(const void *address, uint64_t bytes);
 void gm_windows_of_copy_2d(const void *copy, uint64_t bytes);
 void gm_windows_of_copy_3d(const void *copy, uint64_t bytes);
 void gm_windows_of_copy_peer(const void *copy, uint64_t bytes);
+/* Whether an address may reach into memory with another home, where the daemon cannot follow: it is
+ * in a view, and beside that there may be others, of which one tensor covers many. */
+static inline bool gm_windows_reaches_on(uint64_t va, uint32_t home)
+{
+    return home != (uint32_t)gm_window_place(va);
+}
+
 void gm_windows_of_unknown(const void *unused, uint64_t bytes);
 /* Copies in a batch. */
 void gm_windows_of_lists(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes,

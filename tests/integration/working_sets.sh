@@ -17,7 +17,7 @@ still() {
 }
 
 # Two of 128 MiB on 160, of which each works on 16; the memory of all is right at the end.
-start_daemon --quantum 200ms
+start_daemon --quantum 200ms --fit working-set
 for i in 1 2; do
     app "part$i" linked --mode part --bytes 128M --allocs 8 --seconds 2 --seed "$i" --until "$dir/enough"
 done

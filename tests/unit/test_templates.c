@@ -311,10 +311,11 @@ static void test_tensors(void **state)
 {
     (void)state;
     uint64_t first = BASE + 128 * MIB, va, bytes;
-    char map[192];
-    void *params[] = {&first, map};
+    char map[192], none[192];
+    void *params[] = {&first, map}, *others[] = {&first, none};
     memset(map, 0x11, sizeof map);
-    run(TENSORS, BASE, 0, 0); /* whose second argument is no map */
+    memset(none, 0x22, sizeof none);
+    gm_windows_of_cuLaunchKernel(handle(TENSORS), 1, 1, 1, 1, 1, 1, 0, NULL, others, NULL);
     take();
     gm_tensors_note(map, BASE + 64 * MIB, 10 * MIB);
     assert_true(gm_tensors_find(map, &va, &bytes));

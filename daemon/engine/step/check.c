@@ -100,14 +100,14 @@ void gm_engine_follow_check(struct gm_engine *engine)
 
 /* ---- samples ---- */
 
-/* The programs that run. Returns how many. */
+/* The programs that work: of one that rests, what it left alone says nothing. Returns how many. */
 static uint32_t gather(struct gm_engine *engine)
 {
     struct gm_check_part *parts = engine->check_parts;
     uint32_t n = 0;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
-        if (app->state != GM_APP_RUNNING || !app->check.is_known)
+        if (app->state != GM_APP_RUNNING || app->idle.is_idle || !app->check.is_known)
             continue;
         parts[n++] = (struct gm_check_part){
             .app = id,
