@@ -122,7 +122,7 @@ def budget_of(args, cell, natives):
 
 def options_of(rig, cell):
     """Of the daemon; None: this one lacks one."""
-    wanted = dict(VARIANTS.get(cell.variant, {}))
+    wanted = {"fit": "working-set", **VARIANTS.get(cell.variant, {})}
     if cell.set == "pairs":
         wanted = {"fit": "working-set" if cell.variant == "need" else "committed"}
     if any(not rig.has_option(name) for name in wanted):
