@@ -15,8 +15,7 @@ uint32_t gm_engine_places_of(const struct gm_engine *engine, uint32_t app);
 /*
  * What of the app's memory here it touched in the windows (from, to], in ascending order; at most
  * `max`, the caller's. Numbers beyond `to` are no windows: such a place was not touched. Returns
- * how many; or -errno, and nothing is known. 15 us for 16 GiB of addresses, 120 us for 140 GiB;
- * 1 us more for each allocation that lies a GiB or more from the one before.
+ * how many; or -errno, and nothing is known. 105 us for 149 GiB in 301 allocations.
  */
 int64_t gm_engine_read_window(const struct gm_engine *engine, uint32_t app, uint32_t from,
                               uint32_t to, struct gm_use *uses, uint32_t max);
