@@ -20,9 +20,9 @@ within "$patience" alone || fail "the other one is still there"
 app later linked --bytes 64M --allocs 2 --iterations 3 --seed 3
 within "$patience" has_ended later || fail "it does not run: $(app_of "$(pid_of later)")"
 expect_pass later
-app small linked --bytes 64M --allocs 32 --iterations 3 --seed 4
-is_told() { "$ctl" status | grep -q "needs .* MiB on the GPU: pid $(pid_of turns1) is stopped and keeps 1[26][08] MiB"; }
-within "$patience" is_told || fail "the status does not say who keeps all of the GPU: $("$ctl" status)"
+app small linked --bytes 128M --allocs 64 --iterations 3 --seed 4 # does not fit beside two frames; it keeps two to five
+is_told() { "$ctl" status | grep -Eq "needs .* MiB on the GPU: pid $(pid_of turns1) is stopped and keeps (64|96|128|160) MiB"; }
+within "$patience" is_told || fail "the status does not say who keeps the GPU: $("$ctl" status)"
 kill -CONT "$(pid_of turns1)"
 touch "$dir/enough"
 expect_pass small turns1
