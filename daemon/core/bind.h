@@ -1,0 +1,81 @@
+/*
+ * Which GPU a program gets as its first: HuntKTm's Algorithm 1, extended to GPUs that are shared in
+ * turns. Pure; owns no state. The caller describes each GPU by what its programs need, those on
+ * their way among them, and counts a program there once it is bound (gm_bind_take). A program that
+ * is bound stays: device pointers and UUIDs are in its hands.
+ *
+ *   1  Of the GPUs with room for what the program needs, and free hardware queues for its streams,
+ *      the one with most multiprocessors left. What a kernel fills of a multiprocessor follows from
+ *      its threads, registers and shared memory. A program of which nothing is known fills its GPU.
+ *   2  If those with room have no queues left, of these.
+ *   3  If none has room, programs will take turns: the GPU where all lose least. They lose the time
+ *      that is wanted beyond all that there is, and what does not fit moves at each turn. A GPU
+ * that could hold the program alone comes before one that could not.
+ *
+ * Of several that are equal the first counts. More work than multiprocessors counts as less than
+ * nothing left, so programs that all fill a GPU are spread evenly.
+ */
+#ifndef GM_CORE_BIND_H
+#define GM_CORE_BIND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/core/tunables.h"
+#include "daemon/core/why.h"
+
+#define GM_BIND_WHOLE 1000u /* of a multiprocessor, or of a GPU's time: in thousandths */
+#define GM_BIND_NONE UINT32_MAX
+
+/* What a GPU has: multiprocessors, and of each so much. */
+struct gm_bind_chip {
+    uint32_t multiprocessors;
+    uint32_t blocks, threads, registers;
+    uint32_t shared; /* bytes */
+};
+
+/* The first kernel of a stream. */
+struct gm_bind_kernel {
+    uint64_t blocks;
+    uint32_t threads;   /* of a block */
+    uint32_t registers; /* of a thread */
+    uint32_t shared;    /* bytes of a block */
+};
+
+struct gm_bind_program {
+    uint64_t need;      /* bytes on the GPU for a turn */
+    uint32_t time;      /* thousandths of the GPU's time that it wants */
+    uint32_t n_kernels; /* one for each of its streams; 0: nothing is known of it */
+    struct gm_bind_kernel kernel[GM_BIND_KERNELS];
+};
+
+struct gm_bind_gpu {
+    struct gm_bind_chip chip;
+    uint64_t budget; /* bytes that programs may fill */
+    uint64_t needed; /* by those that are there, or on their way */
+    uint64_t work;   /* thousandths of multiprocessors that their kernels fill */
+    uint32_t queues; /* streams of theirs */
+    uint32_t time;   /* thousandths of its time that they want */
+};
+
+struct gm_bind_choice {
+    uint32_t gpu;    /* an index; NONE: the program may use none */
+    enum gm_why why; /* BIND_... */
+};
+
+/* Thousandths of the chip's multiprocessors that the program's kernels fill, all of them at most.
+ */
+uint64_t gm_bind_work(const struct gm_bind_chip *chip, const struct gm_bind_program *program);
+
+/* Whether `need` fits on the GPU beside those that are there. One that is larger than the budget
+ * fits on an empty GPU: there is no better place for it. */
+bool gm_bind_has_room(const struct gm_bind_gpu *gpu, uint64_t need);
+
+/* The GPU for the program, of the `n` (64 at most) whose bit is in `allowed`. */
+struct gm_bind_choice gm_bind_choose(const struct gm_bind_gpu *gpus, uint32_t n, uint64_t allowed,
+                                     const struct gm_bind_program *program);
+
+/* The program is bound there: count it. */
+void gm_bind_take(struct gm_bind_gpu *gpu, const struct gm_bind_program *program);
+
+#endif
