@@ -25,8 +25,8 @@
 #define GM_PFN_PTDS(type) type##_ptds
 #define GM_PFN_PTSZ(type) type##_ptsz
 
-/* What follows in a row of the kind LAUNCH, REPLAY or HANDLE, and nothing in rows of other kinds:
- * GM_ONLY_LAUNCH(kind)(text). */
+/* What follows in a row of the kind LAUNCH, COPY, REPLAY or HANDLE, and nothing in rows of other
+ * kinds: GM_ONLY_LAUNCH(kind)(text). */
 #define GM_ONLY_LAUNCH(kind) GM_LAUNCH_OF_##kind
 #define GM_LAUNCH_OF_LAUNCH(...) __VA_ARGS__
 #define GM_LAUNCH_OF_REPLAY(...)
@@ -34,6 +34,14 @@
 #define GM_LAUNCH_OF_COPY(...)
 #define GM_LAUNCH_OF_SYNC(...)
 #define GM_LAUNCH_OF_HANDLE(...)
+
+#define GM_ONLY_COPY(kind) GM_COPY_OF_##kind
+#define GM_COPY_OF_COPY(...) __VA_ARGS__
+#define GM_COPY_OF_LAUNCH(...)
+#define GM_COPY_OF_REPLAY(...)
+#define GM_COPY_OF_SUBMIT(...)
+#define GM_COPY_OF_SYNC(...)
+#define GM_COPY_OF_HANDLE(...)
 
 #define GM_ONLY_HANDLE(kind) GM_HANDLE_OF_##kind
 #define GM_HANDLE_OF_HANDLE(...) __VA_ARGS__

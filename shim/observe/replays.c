@@ -314,6 +314,7 @@ void gm_replays_made(CUgraphExec exec, CUgraph graph)
         return;
     }
     replay->exec = exec;
+    gm_windows_ask_anew();
     gm_replay_read(replay, graph, 0);
     if (replay->n_nodes > 0)
         qsort(replay->nodes, replay->n_nodes, sizeof(*replay->nodes), gm_replay_compare);
@@ -392,6 +393,7 @@ void gm_replays_set(CUgraphExec exec, CUgraphNode node, CUfunction f, CUkernel k
                     const uint32_t *dimension, void **params, void **extra)
 {
     struct gm_reading reading = GM_READING(node);
+    gm_windows_ask_anew();
     reading.node->is_hidden = !gm_windows_look(f != NULL ? f : (CUfunction)(void *)kernel,
                                                dimension, params, extra, gm_replay_found, &reading);
     gm_replays_replace(exec, &reading);
@@ -480,6 +482,7 @@ void gm_replays_on_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode 
     (void)context;
     if (copy == NULL)
         return;
+    gm_windows_ask_anew();
     reading.node->link = gm_windows_look_in_copy(copy, gm_replay_found, &reading);
     gm_replays_replace(exec, &reading);
 }

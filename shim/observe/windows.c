@@ -173,15 +173,37 @@ static inline void gm_windows_found(void *marker, uint64_t va, uint64_t bytes)
         gm_mark_bytes(marker, va, bytes);
 }
 
-/* Kernels can be given memory of the host. Whether an address is of it only the driver knows. */
+/* Kernels and copies can be given memory that is not gpumux's: the host's, managed memory, or what
+ * the driver has on the device. Which it is only the driver knows. */
+enum gm_beyond {
+    GM_BEYOND_DEVICE,
+    GM_BEYOND_MANAGED,
+    GM_BEYOND_HOST,  /* as the driver knows it: kernels can reach it */
+    GM_BEYOND_OTHER, /* nothing that it knows: of the host, as a copy's */
+    GM_BEYOND_UNASKED
+};
 #define GM_BEYOND_PAGES 256u /* a byte of a hash */
 #define GM_BEYOND_MOST 1024u /* questions a window, each below a microsecond */
 
-/* The last answers: page << 32 | window << 8 | whether it is the host's. */
+/* The last answers: page << 32 | stretch << 8 | enum gm_beyond. They hold for a stretch: a window,
+ * or the reading of a graph. */
 static _Atomic uint64_t gm_beyond[GM_BEYOND_PAGES];
-static _Atomic uint64_t gm_beyond_asked; /* window << 32 | questions in it */
+static _Atomic uint64_t gm_beyond_asked; /* stretch << 32 | questions in it */
+static _Atomic uint32_t gm_beyond_readings;
 
-static GM_COLD bool gm_beyond_ask(uint64_t word, uint32_t window)
+void gm_windows_ask_anew(void)
+{
+    atomic_fetch_add_explicit(&gm_beyond_readings, 1, memory_order_relaxed);
+}
+
+/* Both only grow, so no two stretches that are near have one number. */
+static uint32_t gm_beyond_stretch(void)
+{
+    return (gm_windows_now() + atomic_load_explicit(&gm_beyond_readings, memory_order_relaxed)) &
+           GM_WINDOW_MASK;
+}
+
+static GM_COLD enum gm_beyond gm_beyond_ask(uint64_t word, uint32_t stretch)
 {
     CUmemorytype type = 0;
     unsigned int is_managed = 0;
@@ -189,33 +211,45 @@ static GM_COLD bool gm_beyond_ask(uint64_t word, uint32_t window)
                                    CU_POINTER_ATTRIBUTE_IS_MANAGED};
     void *values[] = {&type, &is_managed};
     uint64_t asked = atomic_load_explicit(&gm_beyond_asked, memory_order_relaxed);
-    if (asked >> 32 != window)
-        asked = (uint64_t)window << 32;
+    if (asked >> 32 != stretch)
+        asked = (uint64_t)stretch << 32;
     if ((uint32_t)asked >= GM_BEYOND_MOST || gm_real.cuPointerGetAttributes == NULL)
-        return false;
+        return GM_BEYOND_UNASKED;
     atomic_store_explicit(&gm_beyond_asked, asked + 1, memory_order_relaxed);
-    return gm_real.cuPointerGetAttributes(2, which, values, word) == CUDA_SUCCESS &&
-           (type == CU_MEMORYTYPE_HOST || is_managed != 0);
+    if (gm_real.cuPointerGetAttributes(2, which, values, word) != CUDA_SUCCESS)
+        return GM_BEYOND_OTHER;
+    if (is_managed != 0)
+        return GM_BEYOND_MANAGED;
+    return type == CU_MEMORYTYPE_DEVICE ? GM_BEYOND_DEVICE
+           : type == CU_MEMORYTYPE_HOST ? GM_BEYOND_HOST
+                                        : GM_BEYOND_OTHER;
 }
 
-/* Whether a word of arguments that is no address of gpumux's is one of host memory. */
-static bool gm_beyond_is_host(uint64_t word)
+/* Of an address that is not gpumux's. */
+static enum gm_beyond gm_beyond_of(uint64_t word)
 {
     const uint64_t page = word >> GM_CHUNK_SHIFT;
-    const uint32_t window = gm_windows_now() & GM_WINDOW_MASK;
+    const uint32_t stretch = gm_beyond_stretch();
     _Atomic uint64_t *answer = &gm_beyond[(page * 0x9e3779b97f4a7c15ull) >> 56];
     uint64_t there = atomic_load_explicit(answer, memory_order_relaxed);
-    if (there >> 8 != (page << 24 | window)) {
-        there = page << 32 | (uint64_t)window << 8 | gm_beyond_ask(word, window);
+    if (there >> 8 != (page << 24 | stretch)) {
+        there = page << 32 | (uint64_t)stretch << 8 | gm_beyond_ask(word, stretch);
         atomic_store_explicit(answer, there, memory_order_relaxed);
     }
-    return (there & 1) != 0;
+    return (enum gm_beyond)(there & 0xff);
 }
 
 /* Pages below 4 GiB are nobody's; many small numbers look like them. */
 static inline bool gm_beyond_may_be(uint64_t word)
 {
     return word >> 32 != 0 && word >> GM_WINDOW_VA_BITS == 0;
+}
+
+/* Whether a word of arguments that is no address of gpumux's is one of host memory. */
+static bool gm_beyond_is_host(uint64_t word)
+{
+    const enum gm_beyond beyond = gm_beyond_of(word);
+    return beyond == GM_BEYOND_HOST || beyond == GM_BEYOND_MANAGED;
 }
 
 /* The words in `bytes` of arguments at `from`, the first of them at from + skip; of gpumux's and of
@@ -415,9 +449,26 @@ void gm_windows_of_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list
 
 /* ---- copies and sets ---- */
 
-bool gm_windows_is_away(uint64_t va)
+enum gm_crossing gm_windows_crossing(uint64_t va, bool is_host)
 {
-    return !gm_pages_have(va);
+    if (gm_pages_have(va))
+        return GM_CROSSES_NOT;
+    if (is_host || !gm_beyond_may_be(va))
+        return GM_CROSSES;
+    switch (gm_beyond_of(va)) {
+    case GM_BEYOND_DEVICE:
+        return GM_CROSSES_NOT;
+    case GM_BEYOND_MANAGED:
+    case GM_BEYOND_UNASKED:
+        return GM_CROSSES_PERHAPS;
+    default:
+        return GM_CROSSES;
+    }
+}
+
+static enum gm_crossing gm_crossing_of(enum gm_crossing one, enum gm_crossing other)
+{
+    return one > other ? one : other;
 }
 
 void gm_windows_of_none(const void *unused, uint64_t bytes)
@@ -440,10 +491,12 @@ void gm_windows_of_lists(const CUdeviceptr *to, const CUdeviceptr *from, const s
                          size_t n)
 {
     for (size_t i = 0; to != NULL && from != NULL && bytes != NULL && i < n; i++) {
-        if (gm_windows_is_away(to[i]) || gm_windows_is_away(from[i])) {
+        const enum gm_crossing crossing =
+            gm_crossing_of(gm_windows_crossing(to[i], false), gm_windows_crossing(from[i], false));
+        if (crossing != GM_CROSSES_NOT)
             gm_windows_crossed(bytes[i], 0);
+        if (crossing == GM_CROSSES)
             continue;
-        }
         gm_windows_touch_bytes(NULL, from[i], bytes[i]);
         gm_windows_touch_bytes(NULL, to[i], bytes[i]);
     }
@@ -456,20 +509,17 @@ struct gm_copy_side {
     uint64_t x, y, z, pitch, slice;
 };
 
-/* False: it is host memory or another's. An array is neither: 0. */
-static bool gm_copy_side_at(const struct gm_copy_side *side, uint64_t *va)
+/* *va: where its bytes begin; 0: in an array. */
+static enum gm_crossing gm_copy_side_at(const struct gm_copy_side *side, uint64_t *va)
 {
+    const bool is_host = side->type == CU_MEMORYTYPE_HOST;
     *va = 0;
-    if (side->type == CU_MEMORYTYPE_DEVICE || side->type == CU_MEMORYTYPE_UNIFIED)
-        *va = side->device;
-    else if (side->type == CU_MEMORYTYPE_HOST)
-        *va = side->host;
-    else
-        return true;
-    if (gm_windows_is_away(*va))
-        return false;
+    if (!is_host && side->type != CU_MEMORYTYPE_DEVICE && side->type != CU_MEMORYTYPE_UNIFIED)
+        return GM_CROSSES_NOT;
+    *va = is_host ? side->host : side->device;
+    const enum gm_crossing crossing = gm_windows_crossing(*va, is_host);
     *va += side->z * side->slice + side->y * side->pitch + side->x;
-    return true;
+    return crossing;
 }
 
 static uint64_t gm_look_in_sides(const struct gm_copy_side *from, const struct gm_copy_side *to,
@@ -479,13 +529,13 @@ static uint64_t gm_look_in_sides(const struct gm_copy_side *from, const struct g
     uint64_t src, dst;
     if (width == 0 || height == 0 || depth == 0)
         return 0;
-    if (!gm_copy_side_at(from, &src) || !gm_copy_side_at(to, &dst))
-        return width * height * depth;
-    if (src != 0)
+    const enum gm_crossing crossing =
+        gm_crossing_of(gm_copy_side_at(from, &src), gm_copy_side_at(to, &dst));
+    if (src != 0 && crossing != GM_CROSSES)
         found(arg, src, (depth - 1) * from->slice + (height - 1) * from->pitch + width);
-    if (dst != 0)
+    if (dst != 0 && crossing != GM_CROSSES)
         found(arg, dst, (depth - 1) * to->slice + (height - 1) * to->pitch + width);
-    return 0;
+    return crossing != GM_CROSSES_NOT ? width * height * depth : 0;
 }
 
 #define GM_COPY_SIDE(copy, side, z_at, rows)                                                       \

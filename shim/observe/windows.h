@@ -8,9 +8,9 @@
  * tensor's base pointer stands for the tensor; the daemon guesses its extent (daemon/core/place.h).
  * A tensor map stands for its tensor, all of it. A copy or set touches what it names, all of it. A
  * copy to or from the host touches nothing: its bytes cross the link wherever the memory is. They
- * are counted (gm_stat.link_bytes), as are launches whose arguments point to host memory: the
- * driver is asked once a window for each 2 MiB that they name. What an executable graph touches:
- * replays.h.
+ * are counted (gm_stat.link_bytes), as are launches whose arguments point to host memory. Whose an
+ * address is that is not gpumux's, the driver is asked once a window for each 2 MiB. What an
+ * executable graph touches: replays.h.
  *
  * What cannot be read counts as unseen (gm_stat.unseen), so that the daemon knows that it does not
  * know: kernels whose parameters the driver does not tell or that have too many, launches of the
@@ -54,9 +54,15 @@ void gm_windows_hide_all(void);
  * then does not take what it counts there for reads of memory that it keeps on the host. */
 void gm_windows_crossed(uint64_t bytes, uint64_t launches);
 
-/* Whether an address that a copy names is host memory, or another's: nothing of that copy counts.
- */
-bool gm_windows_is_away(uint64_t va);
+/* Whether a copy or set that names an address crosses the link. GM_CROSSES: it is host memory, and
+ * the copy touches nothing. PERHAPS: the driver moves it as it likes (managed memory), or too many
+ * questions were asked; the copy then counts for both. */
+enum gm_crossing { GM_CROSSES_NOT, GM_CROSSES_PERHAPS, GM_CROSSES };
+/* `is_host`: the call takes host memory there; else the driver is asked. */
+enum gm_crossing gm_windows_crossing(uint64_t va, bool is_host);
+/* From now on the driver is asked anew, as in a new window: a graph is about to be read, also while
+ * nothing is marked and no window ends. */
+void gm_windows_ask_anew(void);
 /* What an argument of a copy or set of `bytes` touches: nothing, an address, a struct that is what
  * the name says, or what cannot be read. */
 void gm_windows_of_none(const void *unused, uint64_t bytes);

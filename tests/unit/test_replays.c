@@ -191,27 +191,17 @@ static void test_made(void **state)
     expect_unseen(1, (uint32_t[8]){0});
 }
 
-static CUresult drv_attributes(unsigned int n, CUpointer_attribute *which, void **values,
-                               CUdeviceptr at)
-{
-    (void)n, (void)which;
-    *(CUmemorytype *)values[0] = at >> 40 == 0x11 ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-    return CUDA_SUCCESS;
-}
-
 /* What a graph moves over the link by itself, until its nodes are set anew. */
 static void test_crosses(void **state)
 {
-    struct graph graph = {
-        .n = 2,
-        .node = {{.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(0), 0x11ull << 40}},
-                 {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .args = {page(0), 8}}}};
+    struct graph graph = {.n = 2,
+                          .node = {{.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(0), PINNED}},
+                                   {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .args = {page(0), 8}}}};
     CUgraphNode kernel_node = (CUgraphNode)(void *)&graph.node[0];
     CUgraphNode copy_node = (CUgraphNode)(void *)&graph.node[1];
     CUDA_KERNEL_NODE_PARAMS params;
     CUDA_MEMCPY3D copy;
     (void)state;
-    gm_real.cuPointerGetAttributes = drv_attributes;
     gm_replays_made(exec_of(1), handle_of(&graph));
     gm_replays_launched(exec_of(1));
     gm_replays_launched(exec_of(1));
@@ -229,10 +219,48 @@ static void test_crosses(void **state)
     gm_replays_on_cuGraphExecMemcpyNodeSetParams(exec_of(1), copy_node, &copy, NULL);
     gm_replays_launched(exec_of(1));
     expect_crossed(0, 0);
-    gm_replays_forget(exec_of(1));
-    gm_real.cuPointerGetAttributes = NULL;
+    copy.dstDevice = SMALL; /* a copy on the device */
+    copy.srcDevice = page(2);
+    gm_replays_on_cuGraphExecMemcpyNodeSetParams(exec_of(1), copy_node, &copy, NULL);
     take();
-    unseen();
+    gm_replays_launched(exec_of(1));
+    expect_crossed(0, 0);
+    expect((uint32_t[8]){1, 1, 1});
+    copy.srcDevice = MANAGED; /* on either side */
+    copy.dstDevice = page(3);
+    gm_replays_on_cuGraphExecMemcpyNodeSetParams(exec_of(1), copy_node, &copy, NULL);
+    gm_replays_launched(exec_of(1));
+    expect_crossed(3000, 0);
+    expect((uint32_t[8]){1, 1, 0, 1});
+    gm_replays_forget(exec_of(1));
+}
+
+/* A graph that is read while nothing is marked, and no window ends: whose an address is, is asked
+ * for each graph, and not what was true before counts. */
+static void test_asked_while_off(void **state)
+{
+    struct graph graph = {.n = 1,
+                          .node = {{.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(0), PINNED}}}};
+    CUgraphNode node = (CUgraphNode)(void *)&graph.node[0];
+    CUDA_KERNEL_NODE_PARAMS params;
+    (void)state;
+    gm_windows_mark(false, NULL);
+    for (uintptr_t i = 0; i < 2000; i++) { /* more questions than a window has */
+        graph.node[0].args[1] = NOBODYS + i * GM_CHUNK_MIN;
+        gm_replays_made(exec_of(1), handle_of(&graph));
+    }
+    graph.node[0].args[1] = PINNED;
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    drv_kernel_node(node, &params);
+    asked_pointers = 0;
+    for (uint32_t i = 0; i < 3; i++)
+        gm_replays_on_cuGraphExecKernelNodeSetParams_v2(exec_of(1), node, &params);
+    assert_int_equal(asked_pointers, 3);
+    gm_windows_mark(true, words);
+    gm_replays_launched(exec_of(1));
+    expect_crossed(0, 1);
+    gm_replays_forget(exec_of(1));
+    take();
 }
 
 /* In the order of the nodes, each place once. */
@@ -493,6 +521,7 @@ int main(void)
         cmocka_unit_test_setup(test_made, setup),
         cmocka_unit_test_setup(test_updated, setup),
         cmocka_unit_test_setup(test_crosses, setup),
+        cmocka_unit_test_setup(test_asked_while_off, setup),
         cmocka_unit_test_setup(test_order, setup),
         cmocka_unit_test_setup(test_extents, setup),
         cmocka_unit_test_setup(test_hidden, setup),

@@ -64,17 +64,6 @@ static CUresult drv_kernel_attribute(int *value, CUfunction_attribute attribute,
     return drv_func_attribute(value, attribute, (CUfunction)(void *)f);
 }
 
-#define PINNED 0x600000000000ull
-
-static CUresult drv_pointer(unsigned int n, CUpointer_attribute *which, void **values,
-                            CUdeviceptr at)
-{
-    assert_int_equal(n, 2);
-    assert_int_equal(which[0], CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
-    *(CUmemorytype *)values[0] = at == PINNED ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-    return CUDA_SUCCESS;
-}
-
 static CUresult drv_device(CUdevice *device)
 {
     *device = 3;
@@ -158,7 +147,6 @@ static int start(void **state)
     gm_real.cuFuncGetAttribute = drv_func_attribute;
     gm_real.cuKernelGetAttribute = drv_kernel_attribute;
     gm_real.cuCtxGetDevice = drv_device;
-    gm_real.cuPointerGetAttributes = drv_pointer;
     begin();
     for (uint64_t i = 0; i < 4; i++)
         make(BASE + i * 64 * MIB, 48 * MIB, GM_ALLOC_CHUNKS);

@@ -72,6 +72,29 @@ static CUresult drv_kernel_info(CUkernel k, size_t index, size_t *offset, size_t
     return info_of(kernel, index, offset, bytes);
 }
 
+/* What the driver says of addresses that are not gpumux's: pinned memory, managed memory, its own
+ * on the device; and of the rest nothing. */
+#define PINNED (0x7e00ull << 32)
+#define MANAGED (0x7d00ull << 32)
+#define SMALL (0x7b00ull << 32)
+#define NOBODYS (0x7c00ull << 32)
+static unsigned asked_pointers;
+
+static CUresult drv_attributes(unsigned int n, CUpointer_attribute *which, void **values,
+                               CUdeviceptr at)
+{
+    const uint64_t range = at & ~(uint64_t)UINT32_MAX;
+    asked_pointers++;
+    assert_int_equal(n, 2);
+    assert_int_equal(which[0], CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+    assert_int_equal(which[1], CU_POINTER_ATTRIBUTE_IS_MANAGED);
+    *(CUmemorytype *)values[0] = range == PINNED                      ? CU_MEMORYTYPE_HOST
+                                 : range == MANAGED || range == SMALL ? CU_MEMORYTYPE_DEVICE
+                                                                      : 0;
+    *(unsigned int *)values[1] = range == MANAGED;
+    return range == NOBODYS ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
 /* What was touched. */
 #define PLACES 8192u
 static struct got {
@@ -130,6 +153,8 @@ static void begin(void)
     }
     gm_real.cuFuncGetParamInfo = drv_func_info;
     gm_real.cuKernelGetParamInfo = drv_kernel_info;
+    gm_real.cuPointerGetAttributes = drv_attributes;
+    asked_pointers = 0;
     asked_kernel = asked = 0;
     gm_layouts_drop();
     gm_windows_mark(true, words);
