@@ -86,7 +86,7 @@ static inline bool gm_any(const int *are, size_t n)
 
 /* How many bytes a copy or set with these arguments reaches over, from each address that it names:
  * of one size, so many elements; of an offset in an array and a size, the size; of a pitch, a width
- * and a height, pitch times height. */
+ * in elements and a height, to the end of the last row. */
 static inline uint64_t gm_extent_of(const uint64_t *sizes, const uint64_t *units, size_t n)
 {
     uint64_t size[3] = {0}, unit = 1;
@@ -96,7 +96,9 @@ static inline uint64_t gm_extent_of(const uint64_t *sizes, const uint64_t *units
         if (sizes[i] != UINT64_MAX && found < 3)
             size[found++] = sizes[i];
     }
-    return found == 3 ? size[0] * size[2] : found == 2 ? size[1] : size[0] * unit;
+    if (found == 3)
+        return gm_windows_rows(size[0], size[1] * unit, size[2]);
+    return found == 2 ? size[1] : size[0] * unit;
 }
 
 /* Whether the arguments are those of a batch of copies: two lists of addresses, one of sizes, and

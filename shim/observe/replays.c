@@ -127,19 +127,12 @@ static void gm_replay_read_copy(struct gm_reading *reading)
         reading->node->is_hidden = true;
 }
 
-/* Of both versions of its parameters. */
-#define GM_REPLAY_FOUND_SET(reading, set)                                                          \
-    gm_replay_found(reading, (set)->dst,                                                           \
-                    (set)->height > 0                                                              \
-                        ? ((set)->height - 1) * (set)->pitch + (set)->width * (set)->elementSize   \
-                        : 0)
-
 static void gm_replay_read_set(struct gm_reading *reading)
 {
     CUDA_MEMSET_NODE_PARAMS set;
     if (gm_real.cuGraphMemsetNodeGetParams != NULL &&
         gm_real.cuGraphMemsetNodeGetParams(reading->node->node, &set) == CUDA_SUCCESS)
-        GM_REPLAY_FOUND_SET(reading, &set);
+        reading->node->link = gm_windows_look_in_set(&set, gm_replay_found, reading);
     else
         reading->node->is_hidden = true;
 }
@@ -495,7 +488,8 @@ void gm_replays_on_cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode 
     (void)context;
     if (set == NULL)
         return;
-    GM_REPLAY_FOUND_SET(&reading, set);
+    gm_windows_ask_anew();
+    reading.node->link = gm_windows_look_in_set(set, gm_replay_found, &reading);
     gm_replays_replace(exec, &reading);
 }
 
@@ -518,9 +512,12 @@ void gm_replays_on_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
     else if (params->type == CU_GRAPH_NODE_TYPE_MEMCPY)
         gm_replays_on_cuGraphExecMemcpyNodeSetParams(exec, node, &params->memcpy.copyParams, NULL);
     else if (params->type == CU_GRAPH_NODE_TYPE_MEMSET) {
-        struct gm_reading reading = GM_READING(node);
-        GM_REPLAY_FOUND_SET(&reading, &params->memset);
-        gm_replays_replace(exec, &reading);
+        const CUDA_MEMSET_NODE_PARAMS set = {.dst = params->memset.dst,
+                                             .pitch = params->memset.pitch,
+                                             .elementSize = params->memset.elementSize,
+                                             .width = params->memset.width,
+                                             .height = params->memset.height};
+        gm_replays_on_cuGraphExecMemsetNodeSetParams(exec, node, &set, NULL);
     } else if (params->type == CU_GRAPH_NODE_TYPE_GRAPH ||
                params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
         gm_replays_forget(exec);

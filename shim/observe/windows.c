@@ -505,12 +505,31 @@ void gm_windows_of_lists(const CUdeviceptr *to, const CUdeviceptr *from, const s
 /* One side of a copy of structs: where its bytes begin, and how far they reach. */
 struct gm_copy_side {
     CUmemorytype type;
-    uint64_t device, host; /* as the struct has them */
-    uint64_t x, y, z, pitch, slice;
+    uint64_t device, host;         /* as the struct has them */
+    uint64_t x, y, z, pitch, rows; /* of a slice */
 };
 
+static uint64_t gm_copy_pitch(const struct gm_copy_side *side, uint64_t width)
+{
+    return side->pitch != 0 ? side->pitch : width;
+}
+
+/* From one slice to the next. */
+static uint64_t gm_copy_slice(const struct gm_copy_side *side, uint64_t width, uint64_t height)
+{
+    return gm_copy_pitch(side, width) * (side->rows != 0 ? side->rows : height);
+}
+
+static uint64_t gm_copy_extent(const struct gm_copy_side *side, uint64_t width, uint64_t height,
+                               uint64_t depth)
+{
+    return (depth - 1) * gm_copy_slice(side, width, height) +
+           gm_windows_rows(side->pitch, width, height);
+}
+
 /* *va: where its bytes begin; 0: in an array. */
-static enum gm_crossing gm_copy_side_at(const struct gm_copy_side *side, uint64_t *va)
+static enum gm_crossing gm_copy_side_at(const struct gm_copy_side *side, uint64_t width,
+                                        uint64_t height, uint64_t *va)
 {
     const bool is_host = side->type == CU_MEMORYTYPE_HOST;
     *va = 0;
@@ -518,7 +537,8 @@ static enum gm_crossing gm_copy_side_at(const struct gm_copy_side *side, uint64_
         return GM_CROSSES_NOT;
     *va = is_host ? side->host : side->device;
     const enum gm_crossing crossing = gm_windows_crossing(*va, is_host);
-    *va += side->z * side->slice + side->y * side->pitch + side->x;
+    *va += side->z * gm_copy_slice(side, width, height) + side->y * gm_copy_pitch(side, width) +
+           side->x;
     return crossing;
 }
 
@@ -529,16 +549,16 @@ static uint64_t gm_look_in_sides(const struct gm_copy_side *from, const struct g
     uint64_t src, dst;
     if (width == 0 || height == 0 || depth == 0)
         return 0;
-    const enum gm_crossing crossing =
-        gm_crossing_of(gm_copy_side_at(from, &src), gm_copy_side_at(to, &dst));
+    const enum gm_crossing crossing = gm_crossing_of(gm_copy_side_at(from, width, height, &src),
+                                                     gm_copy_side_at(to, width, height, &dst));
     if (src != 0 && crossing != GM_CROSSES)
-        found(arg, src, (depth - 1) * from->slice + (height - 1) * from->pitch + width);
+        found(arg, src, gm_copy_extent(from, width, height, depth));
     if (dst != 0 && crossing != GM_CROSSES)
-        found(arg, dst, (depth - 1) * to->slice + (height - 1) * to->pitch + width);
+        found(arg, dst, gm_copy_extent(to, width, height, depth));
     return crossing != GM_CROSSES_NOT ? width * height * depth : 0;
 }
 
-#define GM_COPY_SIDE(copy, side, z_at, rows)                                                       \
+#define GM_COPY_SIDE(copy, side, z_at, height)                                                     \
     (&(const struct gm_copy_side){.type = (copy)->side##MemoryType,                                \
                                   .device = (copy)->side##Device,                                  \
                                   .host = (uint64_t)(uintptr_t)(copy)->side##Host,                 \
@@ -546,7 +566,7 @@ static uint64_t gm_look_in_sides(const struct gm_copy_side *from, const struct g
                                   .y = (copy)->side##Y,                                            \
                                   .z = (z_at),                                                     \
                                   .pitch = (copy)->side##Pitch,                                    \
-                                  .slice = (copy)->side##Pitch * (rows)})
+                                  .rows = (height)})
 #define GM_LOOK_IN_FLAT(copy, found, arg)                                                          \
     gm_look_in_sides(GM_COPY_SIDE(copy, src, 0, 0), GM_COPY_SIDE(copy, dst, 0, 0),                 \
                      (copy)->WidthInBytes, (copy)->Height, 1, found, arg)
@@ -558,6 +578,16 @@ static uint64_t gm_look_in_sides(const struct gm_copy_side *from, const struct g
 uint64_t gm_windows_look_in_copy(const CUDA_MEMCPY3D *copy, gm_touch_found *found, void *arg)
 {
     return GM_LOOK_IN_DEEP(copy, found, arg);
+}
+
+uint64_t gm_windows_look_in_set(const CUDA_MEMSET_NODE_PARAMS *set, gm_touch_found *found,
+                                void *arg)
+{
+    const struct gm_copy_side nothing = {.type = CU_MEMORYTYPE_ARRAY};
+    const struct gm_copy_side to = {
+        .type = CU_MEMORYTYPE_UNIFIED, .device = set->dst, .pitch = set->pitch};
+    return gm_look_in_sides(&nothing, &to, set->width * set->elementSize, set->height, 1, found,
+                            arg);
 }
 
 #define GM_WINDOWS_OF_COPY(name, type, LOOK)                                                       \

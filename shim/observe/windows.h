@@ -82,6 +82,13 @@ void gm_windows_of_unknown(const void *unused, uint64_t bytes);
 void gm_windows_of_lists(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes,
                          size_t n);
 
+/* From the first byte of rows to their last one. A pitch of less than a row, such as 0, is that of
+ * rows without gaps: the driver takes 0 so, and does not look at the pitch of a single row. */
+static inline uint64_t gm_windows_rows(uint64_t pitch, uint64_t width, uint64_t height)
+{
+    return width == 0 || height == 0 ? 0 : (height - 1) * (pitch > width ? pitch : width) + width;
+}
+
 /* Call found() for what a launch with these dimensions touches: each address of gpumux's in a
  * kernel's arguments, or what the kernel's profile says, and the tensors of tensor maps. False:
  * that cannot be read, or it is not all. With 0 bytes: an address of host memory. */
@@ -89,6 +96,9 @@ bool gm_windows_look(CUfunction f, const uint32_t dimension[GM_DIMENSIONS], void
                      void **extra, gm_touch_found *found, void *arg);
 /* The same for what a copy touches. Returns how many bytes of it cross the link. */
 uint64_t gm_windows_look_in_copy(const CUDA_MEMCPY3D *copy, gm_touch_found *found, void *arg);
+/* The same for a set. */
+uint64_t gm_windows_look_in_set(const CUDA_MEMSET_NODE_PARAMS *set, gm_touch_found *found,
+                                void *arg);
 /* Mark `n` places from `place` on, as touched so many times. `is_exact`: that is all; else
  * something behind them may be touched, too. */
 void gm_windows_touch(uint64_t place, uint64_t n, uint32_t times, bool is_exact);

@@ -128,6 +128,48 @@ static void test_structs(void **state)
     expect((uint32_t[8]){1, 1, 0, 0, 0, 0, 1}, 1100);
 }
 
+/* Pitches and heights that say nothing: rows without gaps, as the driver takes them. */
+static void test_pitches(void **state)
+{
+    CUDA_MEMCPY2D flat = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = page(0),
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = page(4),
+                          .WidthInBytes = GM_CHUNK_MIN,
+                          .Height = 3};
+    CUDA_MEMCPY3D deep = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = page(0),
+                          .srcZ = 1,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = page(6),
+                          .dstPitch = 1024,
+                          .dstHeight = 1,
+                          .WidthInBytes = 1024,
+                          .Height = GM_CHUNK_MIN / 1024,
+                          .Depth = 2};
+    (void)state;
+    copy_cuMemcpy2D_v2(&flat);
+    expect((uint32_t[8]){1, 1, 1, 0, 1, 1, 1}, 0);
+    flat.srcY = 1;
+    copy_cuMemcpy2D_v2(&flat);
+    expect((uint32_t[8]){0, 1, 1, 1, 1, 1, 1}, 0);
+    deep.dstHeight = 0;
+    copy_cuMemcpy3D_v2(&deep);
+    expect((uint32_t[8]){0, 1, 1, 0, 0, 0, 1, 1}, 0);
+
+    copy_cuMemsetD2D8_v2(page(0), 0, 0, 3 * GM_CHUNK_MIN, 1);
+    expect((uint32_t[8]){1, 1, 1}, 0);
+    copy_cuMemsetD2D32_v2(page(0), 0, 0, GM_CHUNK_MIN / 4, 2);
+    expect((uint32_t[8]){1, 1}, 0);
+    copy_cuMemsetD2D16Async(page(1), 3 * GM_CHUNK_MIN, 0, GM_CHUNK_MIN / 2 + 1, 2, NULL);
+    expect((uint32_t[8]){0, 1, 1, 1, 1, 1}, 0);
+    copy_cuMemsetD2D32_v2(page(0), 3 * GM_CHUNK_MIN, 0, 1, 2); /* not to the end of the pitch */
+    expect((uint32_t[8]){1, 1, 1, 1}, 0);
+    copy_cuMemsetD2D32_v2(page(0), GM_CHUNK_MIN, 0, 0, 2);
+    copy_cuMemsetD2D32_v2(page(0), GM_CHUNK_MIN, 0, 1, 0);
+    expect((uint32_t[8]){0}, 0);
+}
+
 /* What is not read: batches of boxes, launches of the old forms. Their flags are no addresses. */
 static void test_unread(void **state)
 {
@@ -151,7 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_host, setup),    cmocka_unit_test_setup(test_device, setup),
         cmocka_unit_test_setup(test_perhaps, setup), cmocka_unit_test_setup(test_structs, setup),
-        cmocka_unit_test_setup(test_unread, setup),
+        cmocka_unit_test_setup(test_unread, setup),  cmocka_unit_test_setup(test_pitches, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -309,6 +309,17 @@ static void test_extents(void **state)
     gm_replays_on_cuGraphExecMemsetNodeSetParams(exec_of(1), set_node, &set, NULL);
     gm_replays_launched(exec_of(1));
     expect((uint32_t[8]){1, 1, 0, 0, 1, 2, 1});
+    set.pitch = 0;
+    set.width = GM_CHUNK_MIN / 4;
+    set.height = 2;
+    gm_replays_on_cuGraphExecMemsetNodeSetParams(exec_of(1), set_node, &set, NULL);
+    gm_replays_launched(exec_of(1));
+    expect((uint32_t[8]){1, 1, 0, 0, 1, 2, 1, 1});
+    set.dst = PINNED;
+    gm_replays_on_cuGraphExecMemsetNodeSetParams(exec_of(1), set_node, &set, NULL);
+    gm_replays_launched(exec_of(1));
+    expect((uint32_t[8]){1, 1, 0, 0, 1, 1});
+    expect_crossed(2 * GM_CHUNK_MIN, 0);
     set.height = 0;
     gm_replays_on_cuGraphExecMemsetNodeSetParams(exec_of(1), set_node, &set, NULL);
     gm_replays_launched(exec_of(1));
