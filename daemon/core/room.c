@@ -52,6 +52,18 @@ static uint64_t host_taken(const struct gm_room_input *input)
                            input->host_programs + input->own.programs);
 }
 
+/* ... of that, what nobody can take up. */
+static uint64_t host_held(const struct gm_room_input *input)
+{
+    return gm_less(host_taken(input), input->host_aside);
+}
+
+/* All of the host that the app may have a part of. */
+static uint64_t host_for(const struct gm_room_input *input)
+{
+    return input->is_oversize ? input->host : gm_room_for_capped(input);
+}
+
 static uint64_t files_left(const struct gm_room_input *input)
 {
     return left_of(input->files, gm_more(input->files_own, input->files_taken));
@@ -79,11 +91,8 @@ static struct gm_room room_by_rules(const struct gm_room_input *input)
     const uint64_t most = gpu_limit(input);
     struct gm_room room = {.gpu = gm_less(gm_least(most, gm_room_cap_limit(input)), own->promised),
                            .why = GM_WHY_BUDGET};
-    if (input->is_oversize) {
-        room.host = gm_less(input->host, host_taken(input));
-        room.why = GM_WHY_PINNED;
-    } else if (gm_room_is_capped(input) && input->is_host_mappable) {
-        room.host = gm_less(gm_room_for_capped(input), host_taken(input));
+    if (input->is_oversize || (gm_room_is_capped(input) && input->is_host_mappable)) {
+        room.host = gm_less(host_for(input), host_held(input));
         room.why = GM_WHY_PINNED;
     }
     if (!input->is_oversize) /* what is beyond of it counts */
@@ -117,7 +126,7 @@ struct gm_room_input gm_room_alone(const struct gm_room_input *input)
 {
     struct gm_room_input alone = *input;
     alone.host = input->host_alone;
-    alone.host_taken = alone.files_taken = 0;
+    alone.host_taken = alone.host_aside = alone.files_taken = 0;
     alone.host_programs = 0;
     alone.tiers = UINT64_MAX;
     return alone;
@@ -141,7 +150,7 @@ struct gm_reason gm_room_reason(const struct gm_room_input *input, enum gm_why w
         reason.taken = gm_less(input->fixed, input->own.fixed);
     } else if (why == GM_WHY_PINNED) {
         reason.limit = input->host;
-        reason.taken = host_taken(input);
+        reason.taken = host_held(input);
     } else if (why == GM_WHY_LIMIT) {
         reason.limit = input->told;
         reason.taken = input->told_taken;
@@ -159,10 +168,15 @@ uint64_t gm_room_to_lay_aside(const struct gm_room_input *input, uint64_t cold, 
     return gm_least(gm_less(cold, beyond), gm_less(room, host_taken(input)));
 }
 
+uint64_t gm_room_to_reclaim(const struct gm_room_input *input, uint64_t beyond)
+{
+    return beyond > 0 ? gm_less(gm_more(host_taken(input), beyond), host_for(input)) : 0;
+}
+
 uint64_t gm_room_to_give_up(const struct gm_room_input *input)
 {
     return gm_least(gm_less(input->own.promised, gm_room_cap_limit(input)),
-                    gm_less(gm_room_for_capped(input), host_taken(input)));
+                    gm_less(gm_room_for_capped(input), host_held(input)));
 }
 
 uint64_t gm_room_to_take_up(const struct gm_room_input *input)

@@ -10,11 +10,12 @@
  *              where the GPU is not large enough for all
  *
  * What is *beyond* is mapped on the host while the app runs: it was promised no place on the GPU.
- * Chunks go to the host whole, so a program that has anything beyond may have a little more there
- * (gm_room_rounded). That of one program fits into the streaming window beside a chunk that moves.
- * That of each further one is promised with what is beyond: so what all have there always fits.
- * What is *unevictable* (fixed chunks, and the driver's memory) only its end frees. A limit that
- * does not exist is UINT64_MAX.
+ * What is there by choice, as it is cold, comes back to the GPU when others need the room on the
+ * host (host_aside). Chunks go to the host whole, so a program that has anything beyond may have a
+ * little more there (gm_room_rounded). That of one program fits into the streaming window beside a
+ * chunk that moves. That of each further one is promised with what is beyond: so what all have
+ * there always fits. What is *unevictable* (fixed chunks, and the driver's memory) only its end
+ * frees. A limit that does not exist is UINT64_MAX.
  */
 #ifndef GM_CORE_ROOM_H
 #define GM_CORE_ROOM_H
@@ -68,6 +69,7 @@ struct gm_room_input {
     uint64_t host_alone;    /* ... if no other GPU took any */
     uint64_t host_taken;    /* ... by other apps: what is beyond of them, */
     uint32_t host_programs; /* ... in so many programs */
+    uint64_t host_aside;    /* ... of that, what comes back to the GPU for who needs the room */
     uint64_t tiers;         /* all of them together hold so much */
     uint64_t tiers_taken;
     uint64_t files; /* frames that there can be at once; each is an open file */
@@ -132,6 +134,8 @@ static inline bool gm_room_is_short(const struct gm_table *table, bool was_short
 /* Bytes more that go beyond of a program that is part of the app, as so much of it is cold
  * (working.h) and so much is beyond already. */
 uint64_t gm_room_to_lay_aside(const struct gm_room_input *input, uint64_t cold, uint64_t beyond);
+/* Bytes that others must take up, so that so much more of the app can be beyond. */
+uint64_t gm_room_to_reclaim(const struct gm_room_input *input, uint64_t beyond);
 /* Bytes that must go beyond, as the app is promised more than its cap; or that may come back. */
 uint64_t gm_room_to_give_up(const struct gm_room_input *input);
 uint64_t gm_room_to_take_up(const struct gm_room_input *input);

@@ -17,7 +17,8 @@ still() {
 }
 
 # Two of 128 MiB on 160, of which each works on 16; the memory of all is right at the end.
-start_daemon --quantum 200ms --fit working-set
+# Pinned memory has room for 288 MiB beside the window.
+start_daemon --quantum 200ms --fit working-set --pinned 512M --paged 256M
 for i in 1 2; do
     app "part$i" linked --mode part --bytes 128M --allocs 8 --seconds 2 --seed "$i" --until "$dir/enough"
 done
@@ -43,6 +44,10 @@ await_ready grows
 say "grown after $(($(date +%s) - begun)) s"
 [ $(($(date +%s) - begun)) -le 12 ] || fail "a program that grows waits for what is cold"
 expect_pass grows
+
+# One that is larger than the GPU by choice needs the pinned memory in which cold memory lies: that comes back.
+GPUMUX_OVERSIZE=host app large linked --bytes 240M --allocs 8 --iterations 2 --seed 8
+expect_pass large
 touch "$dir/enough"
 expect_pass part1 part2
 expect_empty

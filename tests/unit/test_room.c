@@ -174,6 +174,36 @@ static void test_fit(void **state)
     assert_int_equal(gm_room_to_take_up(&input), 256 * MIB);
 }
 
+/* What others have on the host by choice is no obstacle, and comes back as far as it is lacked. */
+static void test_aside(void **state)
+{
+    struct gm_room_input input = empty;
+    (void)state;
+    input.is_oversize = true;
+    input.host_taken = 2 * GIB;
+    expect_room(&input, GIB, 0, GM_WHY_PINNED);
+    assert_int_equal(gm_room_to_reclaim(&input, 0), 0);
+    input.host_aside = 512 * MIB;
+    expect_room(&input, GIB, 512 * MIB, GM_WHY_PINNED);
+    expect_last(&input, GIB + 512 * MIB, GM_WHY_PINNED);
+    assert_int_equal(gm_room_reason(&input, GM_WHY_PINNED).taken, GIB + 512 * MIB);
+    assert_int_equal(gm_room_to_reclaim(&input, 64 * MIB), 64 * MIB);
+    input.host_taken = 2 * GIB - 32 * MIB; /* that much is there */
+    assert_int_equal(gm_room_to_reclaim(&input, 64 * MIB), 32 * MIB);
+    input.is_oversize = false;
+    input.cap = 512 * MIB; /* 128 less, for caps */
+    assert_int_equal(gm_room_of(&input).host, 416 * MIB);
+    assert_int_equal(gm_room_to_reclaim(&input, 64 * MIB), 160 * MIB);
+    input.own.promised = input.user.promised = GIB;
+    assert_int_equal(gm_room_to_give_up(&input), 416 * MIB);
+    /* What is cold takes nobody's place by that. */
+    assert_int_equal(gm_room_to_lay_aside(&input, GIB, 0), 0);
+    const struct gm_room_input alone = gm_room_alone(&input);
+    assert_int_equal(alone.host_aside, 0);
+    input.host_aside = ALL;
+    assert_int_equal(gm_room_to_give_up(&input), 512 * MIB);
+}
+
 static void test_user(void **state)
 {
     struct gm_room_input input = empty;
@@ -567,7 +597,7 @@ int main(void)
         cmocka_unit_test(test_reason),    cmocka_unit_test(test_occupy),
         cmocka_unit_test(test_fix),       cmocka_unit_test(test_any_grant),
         cmocka_unit_test(test_any_alone), cmocka_unit_test(test_any_rounding),
-        cmocka_unit_test(test_any_fit),
+        cmocka_unit_test(test_any_fit),   cmocka_unit_test(test_aside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

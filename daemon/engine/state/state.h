@@ -213,6 +213,8 @@ struct gm_app {
         uint64_t on_host;
     } check;
     uint64_t driver;            /* room.c: what the driver keeps for it, as it said */
+    uint64_t aside;             /* ... what of its group is beyond and could be on the GPU; of its
+                                   first member */
     struct {                    /* switches.c */
         struct gm_moment begin; /* when it was last chosen to run */
     } chosen;
@@ -422,6 +424,7 @@ struct gm_engine {
     struct gm_backoff retries[GM_RETRIES];
     CUresult pool_refusal; /* ... why, as it was logged */
     uint64_t room;         /* as the scheduler was told */
+    uint64_t aside;        /* room.c: the sum of the apps' */
     bool is_short_of_room; /* caps.c: the GPU is not large enough for all; what is cold goes beyond
                             */
     uint64_t first_budget; /* at the start */

@@ -119,6 +119,7 @@ enum gm_why gm_engine_commit(struct gm_engine *engine, uint32_t id,
         index = gm_table_add_allocation(table, id, alloc->va, alloc->bytes);
     if (index == GM_NONE)
         return why == GM_WHY_NONE ? GM_WHY_FULL : why;
+    gm_engine_reclaim_host(engine, id, beyond);
     gm_table_set_beyond(table, id, table->apps[id].beyond + beyond);
     gm_table_await_answer(table, index, alloc->cookie, (alloc->flags & GM_ALLOC_AHEAD) != 0);
     app->allocs.pending++;

@@ -149,6 +149,25 @@ static void take_up(struct gm_engine *engine, uint32_t id, uint64_t bytes)
     }
 }
 
+void gm_engine_reclaim_host(struct gm_engine *engine, uint32_t id, uint64_t beyond)
+{
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
+    uint64_t lacks = gm_room_to_reclaim(&input, beyond);
+    for (uint32_t first = 0; first < engine->config.max_apps && lacks > 0; first++) {
+        uint64_t left = gm_least(engine->apps[first].aside, lacks);
+        if (left == 0 || gm_group_is_one(engine, first, id))
+            continue;
+        lacks -= left;
+        for (GM_EACH_MEMBER(engine, first, client)) {
+            const uint64_t has = engine->table->apps[client->id].beyond;
+            const uint64_t part = gm_least(has, left);
+            left -= part;
+            set_beyond(engine, client->id, has - part);
+        }
+    }
+    gm_engine_count_aside(engine);
+}
+
 void gm_engine_fit(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_table_app *entry = &engine->table->apps[id];
@@ -159,6 +178,7 @@ void gm_engine_fit(struct gm_engine *engine, uint32_t id)
         return;
     const struct gm_room_input input = gm_engine_room_input(engine, id);
     const uint64_t less = gm_room_to_give_up(&input), more = gm_room_to_take_up(&input);
+    gm_engine_reclaim_host(engine, id, less);
     if (less > 0)
         give_up(engine, id, input.own.promised, less);
     else if (more > 0)
@@ -241,6 +261,7 @@ void gm_engine_follow_caps(struct gm_engine *engine)
     if (is_short)
         left_for_cold = unneeded(engine);
     engine->is_short_of_room = is_short;
+    gm_engine_count_aside(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
         const bool is_capped = app->session && gm_engine_is_capped(engine, id);
@@ -328,7 +349,7 @@ struct gm_reason gm_engine_why_capped(const struct gm_engine *engine, uint32_t i
 int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, uint64_t cap,
                          char *why, size_t size)
 {
-    uint64_t beyond = engine->table->beyond, more = 0, on_host = 0;
+    uint64_t beyond = engine->table->beyond, aside = engine->aside, more = 0, on_host = 0;
     uint32_t programs = engine->table->beyond_apps;
     for (uint32_t id = 0; cap != 0 && id < engine->config.max_apps; id++) {
         if (!selected[id] ||
@@ -341,15 +362,17 @@ int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, u
         const uint64_t above =
             gm_less(input.own.promised + input.own.beyond, gm_room_cap_limit(&input));
         more += above;
+        aside -= engine->apps[id].aside;
         beyond -= input.own.beyond;
         programs -= engine->table->beyond_apps - input.host_programs;
         programs += above > 0 ? input.own.programs : 0;
         on_host = gm_room_for_capped(&input);
     }
-    if (more == 0 || gm_room_on_host(beyond + more, programs) <= on_host)
+    if (more == 0 || gm_less(gm_room_on_host(beyond + more, programs), aside) <= on_host)
         return 0;
     char room[32];
-    gm_format_size(gm_less(on_host, gm_room_on_host(beyond, programs)), room, sizeof room);
+    gm_format_size(gm_less(on_host, gm_less(gm_room_on_host(beyond, programs), aside)), room,
+                   sizeof room);
     char caps[32], number[32];
     snprintf(why, size,
              "cap=%s needs %s of pinned memory for what is above it, and there is room for %s: "

@@ -32,6 +32,7 @@ static bool has_places(const struct gm_engine *engine, uint32_t id)
 
 static struct gm_place_input input_for(const struct gm_engine *engine, uint32_t id)
 {
+    const struct gm_table_app *app = &engine->table->apps[id];
     const uint64_t room = gm_engine_places_room(engine, id);
     const uint64_t used = gm_engine_bytes_for_gpu(engine, id);
     const uint64_t free = room > used ? room - used : 0;
@@ -40,7 +41,8 @@ static struct gm_place_input input_for(const struct gm_engine *engine, uint32_t 
                                    .room = room,
                                    .most = free > GM_PLACE_AT_ONCE ? free : GM_PLACE_AT_ONCE,
                                    .newest = engine->apps[id].places.newest,
-                                   .keeps_cold = engine->is_short_of_room,
+                                   .keeps_cold = engine->is_short_of_room &&
+                                                 app->on_host <= gm_room_rounded(app->beyond),
                                    .is_quiet = true};
 }
 

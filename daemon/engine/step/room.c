@@ -1,8 +1,8 @@
 /*
  * Gathers what core/room answers from. Tells each program what the GPU has and what it can still
  * allocate, which the shim takes from the program's ctl page (shim/memory/budget.c), and the
- * scheduler what there is for all. Owns gm_ctl.budget, gm_ctl.room, gm_app.driver, and of the
- * engine `users` and `room`. Called by all who ask what an app may have.
+ * scheduler what there is for all. Owns gm_ctl.budget, gm_ctl.room, gm_app.driver, gm_app.aside,
+ * and of the engine `users`, `room` and `aside`. Called by all who ask what an app may have.
  */
 #include "daemon/engine/step/room.h"
 
@@ -121,6 +121,7 @@ static struct gm_room_input for_all(const struct gm_engine *engine, uint64_t pin
         .host_alone = mappable(engine, gm_host_limit_alone(engine)),
         .host_taken = table->beyond,
         .host_programs = table->beyond_apps,
+        .host_aside = engine->aside,
         .tiers = tiers(engine, pinned),
         .tiers_taken = table->committed + table->orphaned,
         .files = files == UINT32_MAX ? UINT64_MAX : files,
@@ -164,6 +165,14 @@ static uint32_t beyond_programs(const struct gm_engine *engine, uint32_t id)
     return n;
 }
 
+static uint64_t own_aside(const struct gm_engine *engine, uint32_t id)
+{
+    uint64_t bytes = 0;
+    for (GM_EACH_MEMBER(engine, id, client))
+        bytes += engine->apps[client->id].aside;
+    return bytes;
+}
+
 /* Those who run together with it need files at once, on all their GPUs. */
 static void add_files(const struct gm_engine *engine, uint32_t id, struct gm_room_input *input)
 {
@@ -193,6 +202,7 @@ static struct gm_room_input for_app(const struct gm_engine *engine, uint32_t id,
     input.own = gm_engine_sums(engine, id);
     input.host_taken -= input.own.beyond;
     input.host_programs -= beyond_programs(engine, id);
+    input.host_aside -= own_aside(engine, id);
     add_files(engine, id, &input);
     input.cap = limit(gm_engine_cap(engine, id));
     input.is_oversize = gm_engine_is_oversize(engine, id);
@@ -214,6 +224,35 @@ struct gm_room_input gm_engine_room_input(const struct gm_engine *engine, uint32
 {
     const struct gm_room_input all = for_all(engine, gm_host_limit(engine));
     return for_app(engine, id, &all);
+}
+
+/* Whether what is beyond of the app, which is the first of its group, can come back. What stands
+ * still keeps what it has. What one app of a user with a total has, others of the user lack. */
+static bool can_come_back(const struct gm_engine *engine, uint32_t id)
+{
+    if (!engine->apps[id].session || engine->stopping.is_on || engine->apps[id].cap.user_gpu != 0)
+        return false;
+    for (GM_EACH_MEMBER(engine, id, client))
+        if (engine->apps[client->id].is_stopped || engine->table->apps[client->id].is_silent)
+            return false;
+    return gm_group_next_here(engine, gm_group_clients(engine->apps[id].client->group)) ==
+           engine->apps[id].client;
+}
+
+void gm_engine_count_aside(struct gm_engine *engine)
+{
+    const struct gm_room_input all = for_all(engine, gm_host_limit(engine));
+    uint64_t sum = 0;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        uint64_t bytes = 0;
+        if (engine->table->beyond > 0 && can_come_back(engine, id)) {
+            const struct gm_room_input input = for_app(engine, id, &all);
+            bytes = gm_room_to_take_up(&input);
+        }
+        engine->apps[id].aside = bytes;
+        sum += bytes;
+    }
+    engine->aside = sum;
 }
 
 uint64_t gm_engine_host_soon(const struct gm_engine *engine)
@@ -296,6 +335,7 @@ void gm_engine_tell_newcomer(const struct gm_engine *engine, struct gm_client *c
 void gm_engine_tell_room(struct gm_engine *engine)
 {
     gm_host_promise(engine);
+    gm_engine_count_aside(engine);
     const struct gm_room_input all = for_all_soon(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         if (!engine->apps[id].ctl)

@@ -26,6 +26,8 @@ bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t app);
 
 /* Tell the scheduler what room there is: the budget, less what programs keep that do not answer. */
 void gm_engine_update_room(struct gm_engine *engine);
+/* After what is beyond has changed. gm_engine_tell_room does it, too. */
+void gm_engine_count_aside(struct gm_engine *engine);
 /* Put on the ctl pages what the GPU has for each program and what it could allocate now. After
  * every change of what is committed or shared, before the program hears of it. */
 void gm_engine_tell_room(struct gm_engine *engine);

@@ -110,6 +110,42 @@ static void check_size(struct program *p, const struct gm_engine *engine)
             (room.gpu + room.host) >> 20);
 }
 
+/* Of what others have beyond the GPU, what could be on it. Caps and groups say more of that. */
+static uint64_t count_aside(const struct gm_engine *engine, uint32_t asker)
+{
+    const struct gm_table *table = engine->table;
+    const uint64_t most = gm_less(gm_engine_offered(engine), table->fixed);
+    uint64_t bytes = 0;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const uint64_t promised = gm_room_promised(table, id), beyond = table->apps[id].beyond;
+        if (id != asker && engine->apps[id].session && !engine->apps[id].is_stopped &&
+            !table->apps[id].is_silent)
+            bytes += beyond < gm_less(most, promised) ? beyond : gm_less(most, promised);
+    }
+    return bytes;
+}
+
+/* What is cold of others is no reason to refuse memory for lack of host memory. */
+static void check_refusals(struct program *p, const struct gm_engine *engine)
+{
+    const struct gm_app *app = &engine->apps[p->app];
+    const struct gm_reason *reason = &app->refusal.newest;
+    uint64_t *before = &p->refusals[engine->config.index];
+    const bool is_new = app->refusal.n > *before;
+    *before = app->refusal.n;
+    if (!is_new || reason->why != GM_WHY_PINNED || machine.has_caps || machine.has_groups ||
+        machine.n_gpus > 1 || engine->stopping.is_on || engine->pool.is_registered)
+        return;
+    const uint64_t limit = gm_less(gm_hostpool_cap(&engine->pool), engine->host->window);
+    const uint64_t taken = gm_room_on_host(engine->table->beyond, engine->table->beyond_apps + 1);
+    const uint64_t needed = gm_less(taken, count_aside(engine, p->app));
+    const uint64_t gpu = gm_less(gm_engine_offered(engine) - engine->table->fixed,
+                                 gm_room_promised(engine->table, p->app));
+    require(gm_less(reason->bytes, gpu) > gm_less(limit, needed),
+            "app %u is refused %lu MiB, and of %lu MiB of host memory only %lu are needed", p->app,
+            reason->bytes >> 20, limit >> 20, needed >> 20);
+}
+
 /* Once places are chosen, an app has no more on the host than it was promised there, beside what it
  * shares, and what is on its way and had no choice. */
 static void check_places(const struct program *p, const struct gm_engine *engine)
@@ -754,6 +790,7 @@ void checks_run(void)
         for (uint32_t gpu = 0; gpu < machine.n_gpus; gpu++)
             if (app_of(p, gpu)) {
                 check_size(p, machine.daemon.engines[gpu]);
+                check_refusals(p, machine.daemon.engines[gpu]);
                 check_places(p, machine.daemon.engines[gpu]);
                 check_stopped(p, gpu);
                 check_idle(p, gpu);

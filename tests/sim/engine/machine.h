@@ -233,6 +233,7 @@ struct program {
     uint64_t device[GPUS];   /* ... that it and its group had */
     uint64_t members[GPUS];  /* ... who these were, a bit each */
     uint64_t above_at[GPUS]; /* since when it has been above its cap; 0: it is not */
+    uint64_t refusals[GPUS]; /* that it had heard of after the step before */
     bool was_open;
     uint32_t gpus;  /* a bit each: that it uses */
     uint32_t group; /* 1 and up; 0: it runs by itself */
@@ -371,7 +372,7 @@ static inline bool has_cap_room(const struct gm_engine *engine, uint32_t app)
     const struct gm_room_input input = gm_engine_room_input(engine, app);
     const uint64_t taken = gm_room_on_host(input.host_taken + input.own.beyond,
                                            input.host_programs + input.own.programs);
-    return gm_room_for_capped(&input) >= taken + GM_CHUNK_MIN;
+    return gm_room_for_capped(&input) + input.host_aside >= taken + GM_CHUNK_MIN;
 }
 
 /* For the trace, which a failure prints: what happens, with three numbers. */
