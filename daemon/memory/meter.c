@@ -51,6 +51,7 @@ struct gm_meter {
     struct gm_lock lock; /* of what follows */
     pthread_cond_t more;
     bool is_on, is_stopping;
+    uint64_t runs; /* times that it was turned on: a sample that was begun before is of no use */
     enum gm_meter_state state;
     char why[160]; /* written before the state is OFF */
     uint64_t n, taken;
@@ -163,21 +164,22 @@ static void turn(struct gm_meter *meter, enum gm_meter_state state)
     gm_unlock(&meter->lock);
 }
 
-/* Whether there is one more to be taken; waits while the meter is not to run. */
-static bool wait_for_more(struct gm_meter *meter)
+/* Whether there is one more to be taken, and in which run; waits while the meter is not to run. */
+static bool wait_for_more(struct gm_meter *meter, uint64_t *run)
 {
     gm_lock(&meter->lock);
     while (!meter->is_on && !meter->is_stopping)
         gm_lock_wait(&meter->more, &meter->lock);
     const bool is_over = meter->is_stopping;
+    *run = meter->runs;
     gm_unlock(&meter->lock);
     return !is_over;
 }
 
-static void put(struct gm_meter *meter, const struct gm_meter_sample *sample)
+static void put(struct gm_meter *meter, const struct gm_meter_sample *sample, uint64_t run)
 {
     gm_lock(&meter->lock);
-    if (meter->is_on) {
+    if (meter->is_on && meter->runs == run) {
         meter->samples[++meter->n % SAMPLES] = *sample;
         uv_async_send(&meter->wake);
     }
@@ -188,14 +190,15 @@ static void measure(void *arg)
 {
     struct gm_meter *meter = arg;
     struct gm_meter_sample sample;
+    uint64_t run;
     const bool has_begun = begin(meter);
     bool is_good = has_begun;
     if (is_good)
         turn(meter, GM_METER_READY);
-    while (is_good && wait_for_more(meter)) {
+    while (is_good && wait_for_more(meter, &run)) {
         is_good = sample_once(meter, &sample);
         if (is_good)
-            put(meter, &sample);
+            put(meter, &sample, run);
     }
     if (has_begun)
         meter->nvml.shutdown();
@@ -280,6 +283,8 @@ void gm_meter_run(struct gm_meter *meter, bool is_on)
     if (!meter)
         return;
     gm_lock(&meter->lock);
+    if (is_on && !meter->is_on)
+        meter->runs++;
     meter->is_on = is_on;
     if (!is_on)
         meter->taken = meter->n;

@@ -117,7 +117,15 @@ static void test_counts(void **state)
     assert_int_equal(sample.rate[GM_WAY_OUT], 9000);
 }
 
-/* While it does not run there is nothing, and what was taken before is forgotten. */
+/* Until it told of `n` samples or more: each time of at least one. */
+static void await_news(unsigned n)
+{
+    n_news = 0;
+    while (n_news < n)
+        uv_run(&loop, UV_RUN_ONCE);
+}
+
+/* While it does not run there is nothing, and what was begun before is forgotten. */
 static void test_rests(void **state)
 {
     struct gm_meter_sample sample;
@@ -132,16 +140,20 @@ static void test_rests(void **state)
     }
     gm_meter_run(meter, true);
     await_sample(&sample);
-    usleep(150000); /* more of them come */
+    await_news(2); /* more of them come */
     gm_meter_run(meter, false);
-    const uint64_t stopped = gm_now();
     assert_false(gm_meter_take(meter, &sample));
     usleep(150000);
     uv_run(&loop, UV_RUN_NOWAIT);
     assert_false(gm_meter_take(meter, &sample));
-    gm_meter_run(meter, true);
-    await_sample(&sample);
-    assert_true(sample.end > stopped);
+    for (int i = 0; i < 3; i++) {
+        const uint64_t again = gm_now();
+        gm_meter_run(meter, true);
+        await_sample(&sample);
+        assert_true(sample.begin >= again);
+        usleep(5000); /* into the next sample */
+        gm_meter_run(meter, false);
+    }
 }
 
 /* A loop that is late gets the newest. */
@@ -155,11 +167,12 @@ static void test_late(void **state)
     await_state(&why);
     const uint64_t before = gm_now();
     gm_meter_run(meter, true);
-    usleep(20 * 45000);
-    while (gm_meter_take(meter, &sample))
-        n++;
-    assert_in_range(n, 1, 16);
-    assert_true(sample.end > before + 500 * GM_MS);
+    await_news(20);
+    for (; gm_meter_take(meter, &sample); n++)
+        if (n == 0) /* each takes at least 40 ms, and four or more are gone */
+            assert_true(sample.begin >= before + 4 * 40 * GM_MS);
+    assert_in_range(n, 16, 17); /* and one that came meanwhile */
+    assert_true(sample.end >= before + 20 * 40 * GM_MS);
 }
 
 /* No counter: at once, or later; no such GPU. */
