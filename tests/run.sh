@@ -35,23 +35,34 @@ note() {
 "
 }
 
-# suite NAME DIR CTEST-ARGUMENTS [CMAKE-ARGUMENT...]: build into DIR and run its tests, $at_once at once. With --long
-# all of them, else those that the arguments to ctest choose.
-suite() {
+# build NAME DIR [CMAKE-ARGUMENT...]: into DIR; $DIR.built is there if that went well.
+build() {
     name=$1
     dir=$2
-    chosen=$3
-    shift 3
-    [ -z "$long" ] || chosen=
+    shift 2
+    rm -f "$dir.built"
     echo "== $name: building in $dir"
-    if ! gm_configure "$dir" "$@" || ! gm_build "$dir"; then
+    gm_configure "$dir" "$@" && gm_build "$dir" && touch "$dir.built"
+}
+
+# run_tests DIR CTEST-ARGUMENTS: $at_once at once. With --long all of them, else those that the arguments to ctest choose.
+run_tests() {
+    chosen=$2
+    [ -z "$long" ] || chosen=
+    [ -f "$1.built" ] || return 0
+    # shellcheck disable=SC2086 # a list of arguments
+    (cd "$1" && ctest $chosen --output-on-failure --no-tests=error --parallel "$at_once") 2>&1 | tee "$1/ctest.log"
+}
+
+# count NAME DIR: what came of them.
+count() {
+    name=$1
+    dir=$2
+    if [ ! -f "$dir.built" ]; then
         failed=$((failed + 1))
         note "$name: FAILED: does not build (see $dir.log)"
         return
     fi
-    echo "== $name: testing"
-    # shellcheck disable=SC2086 # a list of arguments
-    (cd "$dir" && ctest $chosen --output-on-failure --no-tests=error --parallel "$at_once") 2>&1 | tee "$dir/ctest.log"
     # "12/40 Test #12: wire ....   Passed    0.01 sec", "***Failed", "***Timeout", "***Skipped", ...
     sed -n 's/^ *[0-9]*\/[0-9]* Test *#[0-9]*: //p' "$dir/ctest.log" > "$dir/ctest.lines"
     all=$(wc -l < "$dir/ctest.lines")
@@ -78,14 +89,37 @@ suite() {
     skipped=$((skipped + skip))
 }
 
+build_sanitized() {
+    build address "$root/build-asan" -DGM_SANITIZE=address
+    build thread "$root/build-tsan" -DGM_SANITIZE=thread
+}
+
+# One part uses the processors that another leaves idle: plain tests wait for copies, slices and each other, so the
+# sanitizers' builds are made meanwhile, but give way to them; then the tests of both run side by side.
 gm_install
-at_once=$((2 * $(nproc))) # tests wait much of the time, for copies, slices, each other
+at_once=$((3 * $(nproc)))
 programs=OFF # of tests/gpu: they need a GPU
 [ -z "$long" ] || programs=ON
-suite plain "$root/build" "-LE long" "-DGM_GPU_PROGRAMS=$programs"
+build plain "$root/build" "-DGM_GPU_PROGRAMS=$programs"
 if [ -z "$quick" ]; then
-    suite address "$root/build-asan" "-L sanitized -LE long" -DGM_SANITIZE=address
-    suite thread "$root/build-tsan" "-L sanitized -LE long" -DGM_SANITIZE=thread
+    build_sanitized > "$root/build/sanitized.out" 2>&1 &
+    builder=$!
+    trap 'kill "$builder" 2> /dev/null; exit 1' INT TERM HUP
+    renice -n 10 -p "$builder" > /dev/null
+fi
+echo "== plain: testing"
+run_tests "$root/build" "-LE long"
+count plain "$root/build"
+if [ -z "$quick" ]; then
+    wait "$builder"
+    cat "$root/build/sanitized.out"
+    echo "== address and thread: testing"
+    run_tests "$root/build-asan" "-L sanitized -LE long" > /dev/null &
+    run_tests "$root/build-tsan" "-L sanitized -LE long"
+    wait $!
+    [ ! -f "$root/build-asan.built" ] || cat "$root/build-asan/ctest.log"
+    count address "$root/build-asan"
+    count thread "$root/build-tsan"
 fi
 if [ -n "$demo" ]; then
     echo "== demo"
