@@ -31,13 +31,14 @@ ask() {
     within "$patience" has_said "$1" "$3" || fail "$1 does not say $3: $(tail -n 3 "$dir/$1.out")"
 }
 
-# pool NAME [OPTION]: a program of 96 MiB in pieces of 8, of which it touches 16.
+# pool NAME: a program of 96 MiB in pieces of 8, of which it touches 16. In between its kernels do nothing, so that three do
+# not need more than the processors have.
 pool() {
     rm -f "$dir/$1.in" "$dir/$1.stop" "$dir/$1.ask"
     mkfifo "$dir/$1.in"
     # It opens the file for both, so it never comes to its end.
     spawn "$1" env LD_PRELOAD="$shim" sh -c 'file=$0; exec "$@" 0<> "$file"' "$dir/$1.in" "$BUILD/bench/bench_app" \
-        --bytes 96M --piece 8M --touch 16M ${2:-}
+        --bytes 96M --piece 8M --touch 16M --spin-us 10000
     within "$patience" has_said "$1" ready || fail "$1 did not get ready"
     feed "$1" 2> /dev/null &
 }
