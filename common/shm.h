@@ -101,7 +101,8 @@ struct gm_stat {
     /* Work that was submitted, of which nobody knows what memory it touches: windows.h. */
     _Atomic uint64_t unseen;
     _Atomic uint32_t marks_from; /* the window in which it began to mark places; 0: it does not */
-    uint32_t unused;
+    /* The first window whose work may not have ended yet; 0: not known. */
+    _Atomic uint32_t lasts_from;
     /* What the program itself moves between host and device, since its start, while it marks:
      * bytes of its copies, and launches that name host memory of its own. */
     _Atomic uint64_t link_bytes, link_launches;

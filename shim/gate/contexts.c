@@ -46,6 +46,7 @@ struct gm_contexts_asker {
     uint64_t seen, late_ns, until;
     void (*visit)(CUcontext context, uint64_t argument);
     uint64_t argument;
+    bool is_only_event; /* do not synchronize */
 };
 /* Counts reasons to stop early. The drainer naps on this futex. */
 static _Atomic uint32_t gm_contexts_bell;
@@ -299,7 +300,7 @@ static CUresult gm_contexts_finish_current(CUcontext context, const struct gm_co
         return CUDA_ERROR_NOT_READY;
     if (gm_real.cuCtxRecordEvent == NULL || gm_real.cuEventCreate == NULL ||
         gm_real.cuEventDestroy_v2 == NULL || gm_real.cuEventQuery == NULL)
-        return gm_contexts_synchronize_current();
+        return asker->is_only_event ? CUDA_ERROR_NOT_SUPPORTED : gm_contexts_synchronize_current();
     CUresult result = gm_real.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
     if (result != CUDA_SUCCESS)
         return result;
@@ -310,7 +311,7 @@ static CUresult gm_contexts_finish_current(CUcontext context, const struct gm_co
     }
     if (result == CUDA_SUCCESS)
         result = gm_contexts_await(event, asker);
-    else if (result == CUDA_ERROR_NOT_SUPPORTED)
+    else if (result == CUDA_ERROR_NOT_SUPPORTED && !asker->is_only_event)
         result = gm_contexts_synchronize_current();
     gm_real.cuEventDestroy_v2(event);
     return result;
@@ -423,6 +424,14 @@ CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen, uint64
 {
     const struct gm_contexts_asker asker = {
         .stamp = stamp, .seen = seen, .late_ns = late_ns, .until = until};
+    return gm_contexts_walk(&asker);
+}
+
+CUresult gm_contexts_follow(const _Atomic uint64_t *stamp, uint64_t seen, uint64_t late_ns,
+                            uint64_t until)
+{
+    const struct gm_contexts_asker asker = {
+        .stamp = stamp, .seen = seen, .late_ns = late_ns, .until = until, .is_only_event = true};
     return gm_contexts_walk(&asker);
 }
 

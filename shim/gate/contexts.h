@@ -94,6 +94,10 @@ CUresult gm_contexts_synchronize(void);
 CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen, uint64_t late_ns,
                             uint64_t until);
 
+/* The same, but it never synchronizes: CUDA_ERROR_NOT_SUPPORTED, where gm_contexts_finish would. */
+CUresult gm_contexts_follow(const _Atomic uint64_t *stamp, uint64_t seen, uint64_t late_ns,
+                            uint64_t until);
+
 /* Drainer only: call `visit` with each context current. A thread that destroys one waits for it. */
 void gm_contexts_visit(void (*visit)(CUcontext context, uint64_t argument), uint64_t argument);
 

@@ -16,14 +16,16 @@
 #include "shim/gate/captures.h"
 #include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
+#include "shim/gate/lasting.h"
 
 #define GM_DRAIN_YIELDS 200       /* polls with sched_yield first; most calls return meanwhile */
 #define GM_DRAIN_NAP_MIN 50000u   /* ns; then naps, which double up to ... */
 #define GM_DRAIN_NAP_MAX 1000000u /* ... what an answer may be late */
 /* Polling so often takes a twentieth of a core, as long as the grace. */
 #define GM_DRAIN_LATE_NS (100 * GM_US)
-#define GM_QUIET_LATE_NS (20 * GM_MS) /* what the answer to a QUERY may be late */
-#define GM_DRAIN_PARK_NS (1 * GM_MS)  /* from one attempt to park to the next */
+#define GM_QUIET_LATE_NS (20 * GM_MS)   /* what the answer to a QUERY may be late */
+#define GM_LASTING_LATE_NS (50 * GM_MS) /* the same for the end of a window's work */
+#define GM_DRAIN_PARK_NS (1 * GM_MS)    /* from one attempt to park to the next */
 
 struct gm_drain_question {
     uint64_t epoch;
@@ -44,6 +46,7 @@ static bool gm_drain_has_query;
 static pthread_cond_t gm_drain_synced = PTHREAD_COND_INITIALIZER;
 static uint64_t gm_drain_sync_asked, gm_drain_sync_done; /* requests of gm_drain_synchronize */
 static CUresult gm_drain_sync_result;
+static bool gm_drain_is_following;              /* the drainer waits for a window's work */
 static bool gm_drain_is_to_watch;               /* gm_drain_watch was called */
 static uint64_t gm_drain_watch_at = UINT64_MAX; /* the drainer's: when it is time for `watch` */
 static _Atomic uint64_t gm_drain_stamp;         /* changes with the above and stops a query */
@@ -207,8 +210,10 @@ static void gm_drain_once(const struct gm_drain_question *question)
             reason = GM_DRAIN_CAPTURE; /* perhaps an uncounted one */
         else if (result != CUDA_SUCCESS)
             reason = GM_DRAIN_WORK;
-        else
+        else {
+            gm_lasting_ended(gm_lasting_now()); /* nobody is inside */
             gm_drain_clear(question);
+        }
     }
     gm_drain_answer(question->epoch, reason == GM_DRAIN_NONE ? GM_DRAIN_QUIET : GM_DRAIN_BUSY,
                     reason, gm_now());
@@ -238,13 +243,39 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
     gm_drain_calls->quiet(&quiet);
 }
 
-/* With the lock: wait for a question, or until it is time to call `watch`. */
+/* Wait for the work of a window, if it is time. When it is time for anything else, try again later.
+ */
+static void gm_drain_look_at_window(uint64_t stamp)
+{
+    uint32_t window;
+    if (!gm_lasting_look(gm_now(), &window) || gm_gate_captures() > 0)
+        return;
+    gm_lock(&gm_drain_lock);
+    gm_drain_is_following = !gm_drain_is_due();
+    const bool is_on = gm_drain_is_following;
+    gm_unlock(&gm_drain_lock);
+    if (!is_on)
+        return;
+    const CUresult result =
+        gm_contexts_follow(&gm_drain_stamp, stamp, GM_LASTING_LATE_NS, gm_drain_watch_at);
+    gm_lock(&gm_drain_lock);
+    gm_drain_is_following = false;
+    gm_unlock(&gm_drain_lock);
+    if (result == CUDA_SUCCESS)
+        gm_lasting_ended(window);
+    else if (result == CUDA_ERROR_NOT_SUPPORTED)
+        gm_lasting_ended(0);
+}
+
+/* With the lock: wait for a question, or until it is time to do something. */
 static void gm_drain_idle(void)
 {
-    if (gm_drain_watch_at == UINT64_MAX) {
+    const uint64_t lasting = gm_lasting_due();
+    const uint64_t at = lasting < gm_drain_watch_at ? lasting : gm_drain_watch_at;
+    if (at == UINT64_MAX) {
         gm_lock_wait(&gm_drain_asked, &gm_drain_lock);
     } else {
-        const struct timespec time = gm_timespec(gm_drain_watch_at);
+        const struct timespec time = gm_timespec(at);
         gm_lock_wait_until(&gm_drain_asked, &gm_drain_lock, &time);
     }
 }
@@ -258,7 +289,7 @@ static void *gm_drain_main(void *unused)
     uint64_t done = UINT64_MAX;
     for (;;) {
         gm_lock(&gm_drain_lock);
-        while (!gm_drain_is_wanted(done) && !gm_drain_is_due())
+        while (!gm_drain_is_wanted(done) && !gm_drain_is_due() && gm_lasting_due() > gm_now())
             gm_drain_idle();
         bool is_sync = gm_drain_sync_asked != gm_drain_sync_done;
         bool is_close = gm_drain_is_open && gm_drain_open.epoch != done;
@@ -273,8 +304,11 @@ static void *gm_drain_main(void *unused)
         }
         if (!is_close) {
             /* Before a query: the work that it waits for may never end. */
-            if (!gm_drain_look() && is_query)
+            const bool has_looked = gm_drain_look();
+            if (!has_looked && is_query)
                 gm_drain_ask(query, stamp);
+            else if (!has_looked)
+                gm_drain_look_at_window(stamp);
             continue;
         }
         gm_drain_once(&question);
@@ -332,10 +366,20 @@ void gm_drain_close(uint64_t epoch, uint64_t grace_ns, uint64_t deadline_ns, uin
     gm_contexts_wake();
 }
 
+void gm_drain_follow(uint32_t window)
+{
+    gm_lasting_begin(window);
+    if (window == 0) /* also a forked child, where others may have had the lock */
+        return;
+    gm_lock(&gm_drain_lock);
+    pthread_cond_signal(&gm_drain_asked);
+    gm_unlock(&gm_drain_lock);
+}
+
 void gm_drain_watch(void)
 {
     gm_lock(&gm_drain_lock);
-    const bool is_asked = gm_drain_has_query || gm_drain_is_open;
+    const bool is_asked = gm_drain_has_query || gm_drain_is_open || gm_drain_is_following;
     gm_drain_is_to_watch = true;
     if (is_asked) /* it waits for work; to a query the answer is no */
         gm_drain_changed();

@@ -8,6 +8,9 @@
  * if it can (park.h), and the answer is PARKED; when the deadline passes, the answer is BUSY. The
  * drainer goes on then, but sends nothing. The next CLOSE waits for it.
  *
+ * While the program marks what it touches, the drainer also waits for the work of each window, to
+ * tell the daemon what has ended (lasting.h). That stops for everything else, and begins again.
+ *
  * A CLOSE or a newer QUERY stops a QUERY at once. With a driver that cannot record an event for a
  * context (contexts.h) the drainer first returns from the synchronizing call that it is in. The
  * CLOSE would wait for that work too, and its deadline holds.
@@ -71,6 +74,10 @@ void gm_drain_query(uint64_t query);
 
 /* Link thread: the daemon is lost. Forget CLOSE and QUERY. */
 void gm_drain_cancel(void);
+
+/* Link thread, or a forked child: the program marks what it touches from now on, in this window
+ * first; 0: it does no more. */
+void gm_drain_follow(uint32_t window);
 
 /* Any thread: call `watch`. The program is not idle, so the answer to an open QUERY is no. */
 void gm_drain_watch(void);

@@ -468,6 +468,38 @@ uint32_t gm_gate_list(uint32_t *tids, uint32_t room)
     return count;
 }
 
+/* In which call a thread was: calls + 1; 0: in none. */
+static uint64_t gm_gate_noted[GM_SLOTS];
+
+/* Who is not seen inside saw all that was stored before this. */
+void gm_gate_note_inside(void)
+{
+    struct gm_stat *stat = gm_gate_stat();
+    gm_gate_fence();
+    for (uint32_t i = 0; i < GM_SLOTS; i++)
+        gm_gate_noted[i] = 0;
+    const uint32_t top = atomic_load(&gm_slots_top);
+    for (uint32_t i = 0; i <= top; i++) { /* and the shared one */
+        const uint32_t at = i < top ? i : GM_SLOT_SHARED;
+        const uint64_t calls = atomic_load(&stat->slot[at].calls);
+        gm_gate_noted[at] = atomic_load(&stat->slot[at].inside) != 0 ? calls + 1 : 0;
+    }
+}
+
+bool gm_gate_have_left(void)
+{
+    struct gm_stat *stat = gm_gate_stat();
+    for (uint32_t i = 0; i < GM_SLOTS; i++) {
+        if (gm_gate_noted[i] == 0)
+            continue;
+        if (atomic_load(&stat->slot[i].inside) != 0 &&
+            atomic_load(&stat->slot[i].calls) + 1 == gm_gate_noted[i])
+            return false;
+        gm_gate_noted[i] = 0;
+    }
+    return true;
+}
+
 enum gm_drain_reason gm_gate_scan(void)
 {
     return gm_gate_scan_but(NULL);

@@ -273,6 +273,12 @@ void gm_gate_fence(void);
  */
 uint32_t gm_gate_list(uint32_t *tids, uint32_t room);
 
+/* Drainer only, with the gate open: note which threads are inside; whether all of these have left
+ * the call that they were in. A thread that shares a slot counts as having left when another one
+ * there has. */
+void gm_gate_note_inside(void);
+bool gm_gate_have_left(void);
+
 /* The closer, after gm_gate_fence. GM_DRAIN_NONE: no thread is inside and no capture is open, until
  * the gate opens. Else what is in the way. Does not wait. */
 enum gm_drain_reason gm_gate_scan(void);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/windows.h"
+#include "shim/gate/drain.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/hot.h"
 #include "shim/tables/layouts.h"
@@ -27,8 +28,10 @@ void gm_windows_mark(bool is_on, _Atomic uint64_t *words)
     const bool was_on = gm_windows_are_on();
     if (is_on && !was_on)
         gm_profiles_load();
-    if (was_on && !is_on)
+    if (was_on && !is_on) {
         atomic_store(&gm_gate_stat()->marks_from, 0);
+        gm_drain_follow(0);
+    }
     if (is_on && atomic_load_explicit(&gm_windows_words, memory_order_relaxed) != words)
         atomic_store_explicit(&gm_windows_words, words, memory_order_release);
     if (was_on != is_on)
@@ -44,8 +47,11 @@ void gm_windows_mark(bool is_on, _Atomic uint64_t *words)
 #include "shim/driver/hooks.def"
 #undef GM_HOOK
     /* A launch that is under way now may have found it off: it is of this window or one before. */
-    if (!was_on && is_on)
-        atomic_store(&gm_gate_stat()->marks_from, gm_windows_now());
+    if (!was_on && is_on) {
+        const uint32_t window = gm_windows_now();
+        gm_drain_follow(window);
+        atomic_store(&gm_gate_stat()->marks_from, window);
+    }
 }
 
 static GM_COLD void gm_windows_hide(void)

@@ -255,6 +255,21 @@ static void without_host_memory_none_is_made(void **state)
     assert_int_equal(stat.contexts, 0);
 }
 
+/* Without an event for a context a QUERY synchronizes, and to follow windows does not. */
+static void without_events_nothing_is_followed(void **state)
+{
+    const _Atomic uint64_t stamp = 0;
+    CUcontext context;
+    (void)state;
+    assert_int_equal(gm_on_cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+    synchronized = 0;
+    assert_int_equal(gm_contexts_follow(&stamp, 0, GM_MS, UINT64_MAX), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(synchronized, 0);
+    assert_int_equal(gm_contexts_finish(&stamp, 0, GM_MS, UINT64_MAX), CUDA_SUCCESS);
+    assert_int_equal(synchronized, 1);
+    assert_int_equal(gm_on_cuCtxDestroy_v2(context), CUDA_SUCCESS);
+}
+
 /* What was reserved for a context that did not come to be is free again. */
 static void nothing_stays_reserved(void **state)
 {
@@ -348,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         case_of(without_host_memory_none_is_made),
+        case_of(without_events_nothing_is_followed),
         case_of(nothing_stays_reserved),
         case_of(places_are_not_given_twice),
         case_of(a_drain_waits_for_what_is_being_destroyed),

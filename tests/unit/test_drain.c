@@ -1,6 +1,7 @@
 /*
  * shim/gate/drain: `watch` is called in time, however long the work takes that a QUERY or a CLOSE
- * waits for. The test is the gate and the contexts around it; the work ends when the test says so.
+ * waits for, or that was marked in a window (lasting.h), of which the daemon is told when it ends.
+ * The test is the gate and the contexts around it; the work ends when the test says so.
  */
 #include <semaphore.h>
 #include <setjmp.h>
@@ -18,6 +19,8 @@
 #include "shim/gate/contexts.h"
 #include "shim/gate/drain.h"
 #include "shim/gate/gate.h"
+#include "shim/gate/hot.h"
+#include "shim/gate/lasting.h"
 
 #define PATIENCE_S 20
 
@@ -56,6 +59,39 @@ CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen, uint64
 CUresult gm_contexts_synchronize(void)
 {
     return CUDA_SUCCESS;
+}
+
+static _Atomic uint64_t follows; /* calls of gm_contexts_follow */
+static _Atomic uint32_t cannot;  /* the driver cannot record an event for a context */
+static _Atomic uint32_t stays;   /* a thread is in the call that it was in */
+
+CUresult gm_contexts_follow(const _Atomic uint64_t *stamp, uint64_t seen, uint64_t late_ns,
+                            uint64_t until)
+{
+    atomic_fetch_add(&follows, 1);
+    return atomic_load(&cannot) ? CUDA_ERROR_NOT_SUPPORTED
+                                : gm_contexts_finish(stamp, seen, late_ns, until);
+}
+
+static struct gm_ctl ctl;
+static struct gm_stat stat_area;
+struct gm_hot gm_hot = {.page = &ctl};
+
+struct gm_stat *gm_gate_stat(void)
+{
+    return &stat_area;
+}
+
+static _Atomic uint64_t noted;
+
+void gm_gate_note_inside(void)
+{
+    atomic_fetch_add(&noted, 1);
+}
+
+bool gm_gate_have_left(void)
+{
+    return !atomic_load(&stays);
 }
 
 void gm_contexts_wake(void)
@@ -285,6 +321,86 @@ static void test_closed_again(void **state)
     end_work(8);
 }
 
+static void await_lasts(uint32_t window)
+{
+    const struct timespec nap = {.tv_nsec = 100 * GM_US};
+    const uint64_t until = gm_now() + PATIENCE_S * GM_S;
+    while (atomic_load(&stat_area.lasts_from) != window && gm_now() < until)
+        nanosleep(&nap, NULL);
+    assert_int_equal(atomic_load(&stat_area.lasts_from), window);
+}
+
+/* Looks at windows go on, whatever comes of them. */
+static void await_follows(void)
+{
+    const struct timespec nap = {.tv_nsec = 100 * GM_US};
+    const uint64_t before = atomic_load(&follows), until = gm_now() + PATIENCE_S * GM_S;
+    while (atomic_load(&follows) == before && gm_now() < until)
+        nanosleep(&nap, NULL);
+    assert_true(atomic_load(&follows) > before);
+}
+
+/* What was marked before a window lasts until the work of then has ended; all else is served
+ * meanwhile. */
+static void test_lasts(void **state)
+{
+    const struct timespec nap = {.tv_nsec = 250 * GM_MS};
+    (void)state;
+    atomic_store(&ctl.window, 5);
+    gm_drain_follow(5);
+    nanosleep(&nap, NULL);
+    assert_int_equal(atomic_load(&stat_area.lasts_from), 5);
+    assert_int_equal(atomic_load(&follows), 0); /* there is none before it */
+
+    atomic_store(&ctl.window, 7);
+    await_follows();
+    assert_int_equal(atomic_load(&noted), 2); /* once a window */
+    assert_int_equal(atomic_load(&stat_area.lasts_from), 5);
+    gm_drain_watch();
+    await_watch("while it waits for a window's work");
+    sem_post(&go_on);
+    await_follows();
+    gm_drain_query(9);
+    end_work(9);
+    atomic_store(&has_ended, 1);
+    await_lasts(7);
+    atomic_store(&has_ended, 0);
+
+    atomic_store(&stays, 1); /* a thread waits in the driver to submit what it has marked */
+    atomic_store(&has_ended, 1);
+    atomic_store(&ctl.window, 8);
+    nanosleep(&nap, NULL);
+    assert_int_equal(atomic_load(&stat_area.lasts_from), 7);
+    atomic_store(&stays, 0);
+    await_lasts(8);
+    atomic_store(&has_ended, 0);
+
+    atomic_store(&ctl.window, 9); /* who is quiet has ended all */
+    close_gate(10);
+    end_work(10);
+    assert_int_equal(atomic_load(&stat_area.lasts_from), 9);
+
+    atomic_store(&cannot, 1);
+    atomic_store(&ctl.window, 10);
+    await_lasts(0);
+    close_gate(11);
+    end_work(11);
+    assert_int_equal(atomic_load(&stat_area.lasts_from), 0); /* nor then: that is not known next */
+    const uint64_t before = atomic_load(&follows);
+    atomic_store(&ctl.window, 11);
+    nanosleep(&nap, NULL);
+    assert_int_equal(atomic_load(&follows), before);
+    atomic_store(&cannot, 0);
+    gm_drain_follow(11); /* once more, and no more */
+    atomic_store(&has_ended, 1);
+    atomic_store(&ctl.window, 12);
+    await_lasts(12);
+    gm_drain_follow(0);
+    atomic_store(&ctl.window, 13);
+    nanosleep(&nap, NULL);
+    assert_int_equal(atomic_load(&stat_area.lasts_from), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_asked_while_somebody_is_inside),
         cmocka_unit_test(test_out_until_open),
         cmocka_unit_test(test_closed_again),
+        cmocka_unit_test(test_lasts),
     };
     sem_init(&watching, 0, 0);
     sem_init(&go_on, 0, 0);

@@ -1,1 +1,1 @@
-gm_take(${GM_TEST} shim gate/drain)
+gm_take(${GM_TEST} shim gate/drain gate/lasting)

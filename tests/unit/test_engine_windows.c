@@ -352,6 +352,52 @@ static void test_edge(void **state)
     assert_int_equal(told[0].va, BASE + 2 * MIB);
 }
 
+static bool is_told(uint64_t va, uint32_t count)
+{
+    for (uint32_t i = 0; i < n_told; i++)
+        if (told[i].va == va)
+            return told[i].count == count;
+    return false;
+}
+
+/* Kernels may run for many windows after they named their memory: that counts in each, once, until
+ * the program says that the work has ended. */
+static void test_lasting(void **state)
+{
+    (void)state;
+    allocate(BASE, 8 * MIB);
+    atomic_store(&client.stat->lasts_from, 1);
+    pass(0);
+    touch(BASE);
+    pass(GM_WINDOW_NS);
+    for (uint32_t window = 2; window < 6; window++) {
+        set_word(BASE + 2 * MIB, window, 0, 7);
+        if (window == 2)
+            set_word(BASE + 4 * MIB, 2, 0, 7);
+        calls++;
+        pass(GM_WINDOW_NS);
+        assert_int_equal(n_told, 3);
+        assert_true(is_told(BASE, 1) && is_told(BASE + 2 * MIB, 7) &&
+                    is_told(BASE + 4 * MIB, window == 2 ? 7 : 1));
+        /* What it submitted before it began to mark lasts, too. */
+        assert_false(engine->apps[0].windows.is_whole);
+    }
+    atomic_store(&client.stat->lasts_from, 2);
+    calls++;
+    pass(GM_WINDOW_NS);
+    assert_int_equal(n_told, 2);
+    assert_true(is_told(BASE + 2 * MIB, 1) && is_told(BASE + 4 * MIB, 1));
+    assert_true(engine->apps[0].windows.is_whole);
+    for (uint32_t i = 0; i < 3; i++) { /* of now, of the future, or not known: this window alone */
+        atomic_store(&client.stat->lasts_from, i == 2 ? 0 : window_now() + i * 1000);
+        touch(BASE + 6 * MIB);
+        pass(GM_WINDOW_NS);
+        assert_int_equal(n_told, 1);
+        assert_true(is_told(BASE + 6 * MIB, 1));
+        assert_true(engine->apps[0].windows.is_whole);
+    }
+}
+
 static void end_turn(enum gm_app_state state, uint64_t after)
 {
     for (uint32_t i = 0; i < GPUS; i++) {
@@ -467,6 +513,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_garbage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_edge, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lasting, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_turns, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_two, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unseen, set_up, tear_down),

@@ -43,6 +43,35 @@ static void *nest(void *unused)
     return NULL;
 }
 
+/* Who is inside when that is noted has left when that call is over, whatever comes after it. */
+static void *leave(void *unused)
+{
+    (void)unused;
+    struct gm_slot *slot = gm_gate_enter();
+    gm_gate_note_inside();
+    assert_false(gm_gate_have_left());
+    gm_gate_leave(gm_gate_enter()); /* nested: the outer call goes on */
+    assert_false(gm_gate_have_left());
+    gm_gate_leave(slot);
+    slot = gm_gate_enter(); /* the next one, which saw what was stored before */
+    assert_true(gm_gate_have_left());
+    gm_gate_leave(slot);
+    gm_gate_note_inside();
+    slot = gm_gate_enter();
+    assert_true(gm_gate_have_left());
+    gm_gate_leave(slot);
+    return NULL;
+}
+
+static void test_leaves(void **state)
+{
+    (void)state;
+    attach(gm_gate_membarrier_register());
+    run(leave, NULL);
+    attach(false);
+    run(leave, NULL);
+}
+
 static void test_nested(void **state)
 {
     (void)state;
@@ -519,6 +548,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cold_passes),
         cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_leaves),
         cmocka_unit_test(test_waits_and_asks_once),
         cmocka_unit_test(test_asks_again),
         cmocka_unit_test(test_capture_passes),

@@ -63,6 +63,7 @@ static void test_stat(void **state)
     LAYOUT(gm_stat, driver_bytes, 600, 8);
     LAYOUT(gm_stat, unseen, 608, 8);
     LAYOUT(gm_stat, marks_from, 616, 4);
+    LAYOUT(gm_stat, lasts_from, 620, 4);
     LAYOUT(gm_stat, link_bytes, 624, 8);
     LAYOUT(gm_stat, link_launches, 632, 8);
     LAYOUT(gm_stat, reserved, 640, 4096 - 640);

@@ -591,6 +591,7 @@ static void test_switch(void **state)
     gm_windows_mark(true, words);
     assert_true(gm_windows_are_on());
     assert_int_equal(atomic_load(&stat_area.marks_from), 77);
+    assert_int_equal(atomic_load(&stat_area.lasts_from), 77);
     assert_null(gm_hot.cuLaunchKernel);
     atomic_store(&ctl.window, 78);
     gm_windows_mark(true, words); /* it goes on */

@@ -16,6 +16,7 @@
 
 #include "common/chunk.h"
 #include "common/windows.h"
+#include "shim/gate/drain.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/hot.h"
 #include "shim/observe/windows.h"
@@ -35,6 +36,12 @@ static _Atomic uint64_t *words;
 struct gm_stat *gm_gate_stat(void)
 {
     return &stat_area;
+}
+
+/* Whose work may last is known from here on; the drainer is elsewhere. */
+void gm_drain_follow(uint32_t window)
+{
+    atomic_store(&stat_area.lasts_from, window);
 }
 
 /* A kernel of this driver. A CUkernel is one that cuFuncGetParamInfo does not know. */

@@ -13,8 +13,13 @@
  * windows, and nothing for none. A program on several GPUs has one number. The engine that comes
  * first raises it, and the others see that and only read.
  *
+ * A kernel marks what it touches when it is launched, and may run for many windows. So what was
+ * touched in or after the first window whose work may not have ended (gm_stat.lasts_from) counts
+ * for this one, too, as touched once.
+ *
  * What was touched is not always known: the program says that it submitted work that it could not
- * read (gm_stat.unseen), began to mark in the middle of the window, or its words cannot be read.
+ * read (gm_stat.unseen), work that it submitted before it began to mark may not have ended, or its
+ * words cannot be read.
  * Such a window is not whole: it says what was touched, but not what was not.
  */
 #include "daemon/engine/step/windows.h"
@@ -52,14 +57,24 @@ static void begin(struct gm_engine *engine, uint32_t id, uint64_t unseen)
     app->windows.since = app->windows.since != 0 ? engine->now : 0;
 }
 
+/* Numbers of windows go on from 0 again. */
+static bool is_after(uint32_t window, uint32_t other)
+{
+    return (int32_t)(window - other) > 0;
+}
+
 static void end(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     const uint32_t before = app->windows.number;
     const uint64_t unseen = atomic_load(&app->stat->unseen);
-    /* A window in which it began to mark is the last that may lack something. */
-    const bool is_whole = (int32_t)(before - atomic_load(&app->stat->marks_from)) > 0 &&
+    const uint32_t marks_from = atomic_load(&app->stat->marks_from);
+    const uint32_t lasts_from = atomic_load(&app->stat->lasts_from);
+    /* Of the window in which it began to mark something may be lacking. */
+    const bool is_whole = is_after(before, marks_from) &&
+                          (lasts_from == 0 || is_after(lasts_from, marks_from)) &&
                           unseen == app->windows.unseen;
+    const uint32_t from = lasts_from != 0 && is_after(before, lasts_from) ? lasts_from : before;
     const uint32_t room = gm_engine_places_of(engine, id);
     struct gm_use *uses = malloc((room + 1) * sizeof *uses);
 
@@ -67,7 +82,10 @@ static void end(struct gm_engine *engine, uint32_t id)
         atomic_store(&app->ctl->window, gm_window_after(before));
     begin(engine, id, unseen);
     const int64_t n =
-        uses ? gm_engine_read_window(engine, id, before - 1, app->windows.number, uses, room) : -1;
+        uses ? gm_engine_read_window(engine, id, from - 1, app->windows.number, uses, room) : -1;
+    for (int64_t i = 0; i < n; i++)
+        if (is_after(before, uses[i].window))
+            uses[i].count = 1;
     app->windows.is_whole = is_whole && n >= 0;
     gm_engine_uses(engine, id, uses, n >= 0 ? (uint32_t)n : 0, app->windows.is_whole);
     free(uses);
