@@ -10,6 +10,7 @@
 #define GM_HOT_LAUNCHES 64u
 #define GM_HOT_WORDS 4096u /* a launch looks at, so that many are quick */
 #define GM_GUEST_BYTES (32ull << 20)
+#define GM_LASTING_BYTES (16ull << 20)
 
 /* The buffer that is the hot one now: in mode hot the first, else each for --hold. */
 static uint32_t which(const struct gm_worker *worker)
@@ -90,15 +91,40 @@ void gm_mode_hot(struct gm_worker *worker)
     gm_buffers_free(worker, buffers);
 }
 
-/* Mode part: of its buffers it works on the first. Mode moves: on each for --hold. Mode grows: it
- * gets them one by one, --hold after each other, and works on the newest until it has all; then on
- * all of them. */
+/* A kernel that looks at memory of its own until that is not 0. */
+struct gm_lasting {
+    CUdeviceptr flag; /* 0: there is none */
+    uint64_t at;
+    CUstream stream;
+};
+
+static void begin_lasting(const struct gm_worker *worker, struct gm_lasting *lasting)
+{
+    GM_CU(worker, cuMemAlloc, &lasting->flag, GM_LASTING_BYTES);
+    GM_CU(worker, cuMemsetD32, lasting->flag, 0, 1);
+    GM_CU(worker, cuStreamCreate, &lasting->stream, CU_STREAM_NON_BLOCKING);
+    void *args[] = {&lasting->flag};
+    gm_launch(worker, GM_KERNEL_SPIN_UNTIL, lasting->stream, args);
+}
+
+static void end_lasting(const struct gm_worker *worker, struct gm_lasting *lasting)
+{
+    GM_CU(worker, cuMemsetD32, lasting->flag, 1, 1);
+    GM_CU(worker, cuStreamSynchronize, lasting->stream);
+    GM_CU(worker, cuStreamDestroy, lasting->stream);
+    GM_CU(worker, cuMemFree, lasting->flag);
+}
+
+/* Mode part: of its buffers it works on the first. Mode lasts: and after --hold a kernel begins
+ * that does not end. Mode moves: on each for --hold. Mode grows: it gets them one by one, --hold
+ * after each other, and works on the newest until it has all; then on all of them. */
 void gm_mode_part(struct gm_worker *worker)
 {
     const bool grows = worker->mode[0] == 'g';
     struct gm_buffer *buffers = grows ? calloc(worker->allocs, sizeof *buffers) : NULL;
     const struct timespec pause = {.tv_sec = (time_t)(worker->hold_ns / GM_S),
                                    .tv_nsec = (long)(worker->hold_ns % GM_S)};
+    struct gm_lasting lasting = {0};
     struct gm_counter counter;
     uint64_t wrong = 0;
 
@@ -116,10 +142,15 @@ void gm_mode_part(struct gm_worker *worker)
         gm_say_ready(worker);
     for (; gm_is_more(worker, worker->done) && wrong == 0; worker->done++) {
         const uint32_t one = worker->mode[0] == 'm' ? which(worker) : 0;
+        if (worker->mode[0] == 'l' && lasting.flag == 0 &&
+            gm_now() - worker->started_ns >= worker->hold_ns)
+            begin_lasting(worker, &lasting);
         for (uint32_t i = grows ? 0 : one; i < (grows ? worker->allocs : one + 1); i++)
             gm_buffer_turn(worker, &buffers[i], &counter, NULL);
         wrong = gm_counter_read(worker, &counter, NULL);
     }
+    if (lasting.flag != 0)
+        end_lasting(worker, &lasting);
     worker->mismatches += wrong;
     for (uint32_t i = 0; i < worker->allocs; i++)
         worker->mismatches += gm_buffer_check_host(worker, &buffers[i], 0);
