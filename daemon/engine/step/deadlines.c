@@ -142,6 +142,11 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* One alarm for everything that time alone brings about. */
 void gm_engine_set_alarm(struct gm_engine *engine)
 {
@@ -169,6 +174,8 @@ void gm_engine_set_alarm(struct gm_engine *engine)
         if (app->state == GM_APP_PAUSED && app->idle.want_at > engine->now &&
             gm_group_is_several(engine, id))
             at = earlier(at, app->idle.want_at);
+        if (app->state == GM_APP_PAUSED && app->gate.is_parked && app->idle.want_at != 0)
+            at = earlier(at, later(app->idle.want_at, engine->sample_at));
     }
     if (is_open)
         at = earlier(at, engine->sample_at);
