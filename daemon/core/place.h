@@ -65,7 +65,8 @@ struct gm_place_input {
     uint64_t most;   /* bytes that may come from the host to the GPU */
     uint32_t newest; /* the allocation that came last, if it came just now; GM_NONE */
     bool is_quiet;   /* chunks that are in their places may move; else only the others get one */
-    bool keeps_cold; /* what is cold and on the host stays there, though there is room */
+    uint64_t
+        keeps; /* bytes of what is cold and on the host that stay there, though there is room */
 };
 
 /* Bytes that move if the choice is made. */

@@ -190,10 +190,10 @@ bool gm_room_may_occupy(const struct gm_room_input *input, uint64_t bytes, bool 
     const struct gm_room_sums *own = &input->own, *user = &input->user;
     const uint64_t limit = gm_room_cap_limit(input);
     /* What it was promised it may have, though pinned memory has no room for more of it. */
-    const uint64_t most = limit > own->promised ? limit : own->promised;
+    const uint64_t part = gm_more(own->promised, own->bend);
+    const uint64_t most = limit > part ? limit : part;
     const uint64_t needed = gm_more(gm_more(user->promised, user->fixed), input->left_gpu);
-    return (has_part ||
-            gm_more(own->device, bytes) <= gm_more(most, gm_more(own->fixed, own->bend))) &&
+    return (has_part || gm_more(own->device, bytes) <= gm_more(most, own->fixed)) &&
            gm_more(gm_more(user->device, bytes), input->left_gpu) <=
                (input->user_gpu > needed ? input->user_gpu : needed);
 }

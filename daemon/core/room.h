@@ -48,7 +48,7 @@ struct gm_room_sums {
     uint64_t fixed;
     uint64_t driver; /* in whole chunks */
     uint64_t device; /* in frames: with those that leave, and those of freed memory */
-    uint64_t bend;   /* it may occupy so much more for now */
+    uint64_t bend;   /* it may occupy so much more than it is promised, for now */
 };
 
 /* A program's own part of that. */

@@ -17,7 +17,6 @@
 #include "common/windows.h"
 #include "daemon/engine/act/windows.h"
 #include "daemon/engine/step/idle.h"
-#include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/windows.h"
 
@@ -40,11 +39,6 @@ uint64_t gm_engine_calls(const struct gm_app *app)
 {
     (void)app;
     return calls;
-}
-
-void gm_engine_fit(struct gm_engine *e, uint32_t app)
-{
-    (void)e, (void)app;
 }
 
 void gm_engine_uses(struct gm_engine *e, uint32_t app, const struct gm_use *uses, uint32_t n,

@@ -339,6 +339,30 @@ static void test_bound_chunks(void **state)
     }
 }
 
+/* So much of what is cold and on the host stays there, though there is room. */
+static void test_keeps(void **state)
+{
+    struct world world;
+    (void)state;
+    make_world(&world, 512 * MIB, 1);
+    const uint32_t host = allocate(&world, 0, 4 * 32 * MIB, true);
+    allocate(&world, 0, 32 * MIB, false);
+    for (uint32_t i = 0; i < 3; i++)
+        gm_table_set_cold(world.table, (uint32_t)(nth(&world, host, i) - world.table->chunks),
+                          true);
+    for (uint64_t keeps = 0; keeps <= 5; keeps++) {
+        const struct gm_place_input input = {.room = 512 * MIB,
+                                             .most = 512 * MIB,
+                                             .newest = GM_NONE,
+                                             .is_quiet = true,
+                                             .keeps = keeps * 32 * MIB + 2 * MIB};
+        const struct gm_placed placed = gm_place_app(world.table, &input, false);
+        assert_int_equal(placed.come, (keeps < 3 ? 4 - keeps : 1) * 32 * MIB);
+        assert_int_equal(placed.leave, 0);
+    }
+    free(world.memory);
+}
+
 /* What came last takes the place of what is large and not hot; if nothing may move, it is on the
  * host until it can. */
 static void test_the_late(void **state)
@@ -670,14 +694,23 @@ static void test_rounding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reach),      cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_memory),     cmocka_unit_test(test_halving),
-        cmocka_unit_test(test_experts),    cmocka_unit_test(test_training),
-        cmocka_unit_test(test_decoding),   cmocka_unit_test(test_saturation),
-        cmocka_unit_test(test_pays),       cmocka_unit_test(test_bound_chunks),
-        cmocka_unit_test(test_the_late),   cmocka_unit_test(test_the_late_and_small),
-        cmocka_unit_test(test_the_small),  cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_properties), cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_reach),
+        cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_halving),
+        cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_training),
+        cmocka_unit_test(test_decoding),
+        cmocka_unit_test(test_saturation),
+        cmocka_unit_test(test_pays),
+        cmocka_unit_test(test_bound_chunks),
+        cmocka_unit_test(test_keeps),
+        cmocka_unit_test(test_the_late),
+        cmocka_unit_test(test_the_late_and_small),
+        cmocka_unit_test(test_the_small),
+        cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_properties),
+        cmocka_unit_test(test_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

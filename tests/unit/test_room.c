@@ -320,8 +320,11 @@ static void test_occupy(void **state)
     assert_true(gm_room_may_occupy(&input, 64 * MIB, false));
     assert_false(gm_room_may_occupy(&input, 66 * MIB, false));
     assert_true(gm_room_may_occupy(&input, 66 * MIB, true)); /* it has its part */
-    input.own.bend = 2 * MIB;
+    input.own.bend = 2 * MIB; /* of what it is promised below its cap */
+    assert_false(gm_room_may_occupy(&input, 66 * MIB, false));
+    input.own.promised = 64 * MIB;
     assert_true(gm_room_may_occupy(&input, 66 * MIB, false));
+    assert_false(gm_room_may_occupy(&input, 68 * MIB, false));
     input.own = input.user = (struct gm_room_sums){.fixed = 16 * MIB, .device = 60 * MIB};
     assert_true(gm_room_may_occupy(&input, 4 * MIB, false));
     assert_false(gm_room_may_occupy(&input, 6 * MIB, false));

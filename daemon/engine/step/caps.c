@@ -2,8 +2,8 @@
  * Caps: the most device memory that an app may occupy, and what all apps of a user may; and what
  * of its memory an app lays aside, as it is cold. Owns struct gm_app.cap, and what is beyond the
  * GPU of apps but for what an allocation puts there. Called by policy.c, allocs.c, shares.c,
- * windows.c, moves.c and run.c; calls the table, groups.c and places.c. What a cap leaves an app
- * says core/room.
+ * moves.c and run.c; calls the table, groups.c and places.c. What a cap leaves an app says
+ * core/room.
  *
  * A cap holds for an app on each of its GPUs. The programs of a group are one app, so it bounds
  * their sum. If they have several caps, the smallest counts. A total for a user bounds what its
@@ -30,7 +30,8 @@
  * What is cold (core/working) goes beyond as well while the GPU is not large enough for all that
  * programs have committed, as far as pinned memory has room. So what an app is promised there is
  * what it needs, and apps whose needs fit together run together (PILOT's AMFit). It stays where it
- * is for as long as nobody needs the room: by that much the app may bend, without an option.
+ * is for as long as nobody needs the room: by that much the app may bend, without an option. What
+ * has left the GPU does not come back by that, so nothing goes back and forth.
  *
  * By option a cap bends: an app may have what nobody else wants now. Others are apps that run or
  * wait for their turn. What they are promised stays theirs: the app needs no more than its cap in
@@ -125,12 +126,18 @@ static uint64_t cold_of(const struct gm_engine *engine, uint32_t id)
     return engine->is_short_of_room ? engine->table->apps[id].cold : 0;
 }
 
-/* Not while it runs: it would be held for that, once a window if it grows. If others wait for room,
- * its turn ends soon; if nobody does, nobody wants the room. */
+/* It has its turn, or is about to. */
+static bool has_turn(const struct gm_engine *engine, uint32_t id)
+{
+    return engine->apps[id].state != GM_APP_PAUSED || engine->apps[id].places.is_held;
+}
+
+/* Not in its turn: it would be held for that, once a window if it grows. If others wait for room,
+ * the turn ends soon; if nobody does, nobody wants the room. */
 static void lay_aside(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_table_app *entry = &engine->table->apps[id];
-    if (engine->apps[id].state != GM_APP_PAUSED && engine->apps[id].state != GM_APP_LOADING)
+    if (has_turn(engine, id))
         return;
     const struct gm_room_input input = gm_engine_room_input(engine, id);
     const uint64_t more = gm_room_to_lay_aside(&input, cold_of(engine, id), entry->beyond);
@@ -178,36 +185,37 @@ void gm_engine_fit(struct gm_engine *engine, uint32_t id)
         return;
     const struct gm_room_input input = gm_engine_room_input(engine, id);
     const uint64_t less = gm_room_to_give_up(&input), more = gm_room_to_take_up(&input);
-    gm_engine_reclaim_host(engine, id, less);
-    if (less > 0)
+    if (less > 0) {
+        gm_engine_reclaim_host(engine, id, less);
         give_up(engine, id, input.own.promised, less);
-    else if (more > 0)
+    } else if (more > 0) {
         take_up(engine, id, more);
+    }
     if (cold_of(engine, id) > entry->beyond)
         lay_aside(engine, id);
 }
 
 /* ---- each round ---- */
 
-/* What of the budget nobody else wants now. */
-static uint64_t unwanted(const struct gm_engine *engine)
-{
-    uint64_t wanted = engine->table->fixed;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].session && (engine->in_set[id] || !engine->apps[id].idle.is_idle ||
-                                         gm_engine_is_capped(engine, id)))
-            wanted += gm_room_needed(engine->table, id);
-    return gm_less(engine->table->budget, wanted);
-}
+/* What of the GPU apps may have for now. */
+struct left {
+    uint64_t unneeded; /* beside what all are promised, */
+    uint64_t unwanted; /* ... or those that want a turn or have a cap: others' can leave */
+};
 
-/* What of the budget no app needs, whether it wants a turn or not. */
-static uint64_t unneeded(const struct gm_engine *engine)
+static struct left count_left(const struct gm_engine *engine)
 {
-    uint64_t needed = engine->table->fixed;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].session)
-            needed += gm_room_needed(engine->table, id);
-    return gm_less(engine->table->budget, needed);
+    uint64_t needed = 0, wanted = 0;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (!engine->apps[id].session || gm_engine_is_absent(engine, id))
+            continue;
+        const bool is_wanting = engine->in_set[id] || !engine->apps[id].idle.is_idle;
+        needed += gm_room_needed(engine->table, id);
+        if (is_wanting || gm_engine_is_capped(engine, id))
+            wanted += gm_room_needed(engine->table, id);
+    }
+    return (struct left){.unneeded = gm_less(engine->room, needed),
+                         .unwanted = gm_less(engine->room, wanted)};
 }
 
 /* What a total for its user leaves of the GPU beside what all its apps need, and what others have
@@ -229,56 +237,81 @@ static uint64_t unwanted_by_user(const struct gm_engine *engine, uint32_t id)
     return total == 0 ? UINT64_MAX : gm_less(total, bytes);
 }
 
-/* The app may have so much more than it is promised; `left` is what there is for all. */
-static void bend(struct gm_engine *engine, uint32_t id, uint64_t most, uint64_t *left)
+/* What its cap leaves it beside what its group is promised, and what other members have for now. */
+static uint64_t below_cap(const struct gm_engine *engine, uint32_t id)
 {
-    struct gm_app *app = &engine->apps[id];
-    most = gm_least(gm_least(most, engine->table->apps[id].beyond), *left);
-    if (most > 0)
-        most = gm_least(most, unwanted_by_user(engine, id));
-    if (most < app->cap.bend)
-        gm_engine_hold_at_once(engine, id);
-    app->cap.bend = gm_chunk_floor(most);
-    *left -= app->cap.bend;
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
+    const uint64_t others = input.own.bend - engine->apps[id].cap.bend;
+    return gm_less(gm_room_cap_limit(&input), gm_more(input.own.promised, others));
 }
 
-/* What of it is on the GPU beside what it is promised. */
-static uint64_t stays(const struct gm_engine *engine, uint32_t id)
+/* Of what is cold: it may keep what it has on the GPU, as far as there is room. In its turn it is
+ * held for what has to leave: so that is not a little at a time. */
+static uint64_t may_keep(const struct gm_engine *engine, uint32_t id, uint64_t room)
 {
-    return gm_less(engine->table->apps[id].resident, gm_room_promised(engine->table, id));
+    const struct gm_table_app *entry = &engine->table->apps[id];
+    const uint64_t promised = gm_room_promised(engine->table, id);
+    uint64_t has = gm_less(entry->resident, promised);
+    if (has_turn(engine, id)) /* what comes and goes is where it is to be */
+        has = gm_least(engine->apps[id].cap.bend,
+                       gm_less(gm_engine_bytes_for_gpu(engine, id), promised));
+    has = gm_least(has, entry->beyond);
+    if (gm_engine_is_capped(engine, id))
+        room = gm_least(room, below_cap(engine, id));
+    if (has <= room)
+        return has;
+    return has_turn(engine, id) ? gm_least(room, gm_less(has, GM_PLACE_AT_ONCE)) : room;
+}
+
+/* The app may have so much more than it is promised. */
+static void bend(struct gm_engine *engine, uint32_t id, struct left *left)
+{
+    struct gm_app *app = &engine->apps[id];
+    const uint64_t before = app->cap.bend;
+    uint64_t most = 0;
+    if (engine->config.has_bending_caps && gm_engine_is_capped(engine, id))
+        most = gm_least(left->unwanted, engine->table->apps[id].beyond);
+    else if (engine->is_short_of_room)
+        most = may_keep(engine, id, left->unneeded);
+    if (most > 0)
+        most = gm_least(most, unwanted_by_user(engine, id));
+    app->cap.bend = gm_chunk_floor(most);
+    left->unneeded = gm_less(left->unneeded, app->cap.bend);
+    left->unwanted = gm_less(left->unwanted, app->cap.bend);
+    const bool is_bounded = gm_engine_is_capped(engine, id) || engine->is_short_of_room;
+    if (!is_bounded || gm_engine_bytes_for_gpu(engine, id) <= gm_engine_places_room(engine, id))
+        return;
+    if (app->cap.bend < before)
+        gm_engine_hold_at_once(engine, id);
+    if (app->state == GM_APP_RUNNING || app->state == GM_APP_LOADING)
+        gm_engine_want_places(engine, id);
+    else
+        gm_engine_need_places(engine, id);
+}
+
+static bool is_to_fit(const struct gm_engine *engine, uint32_t id, bool was_short)
+{
+    return gm_engine_is_capped(engine, id) || engine->is_short_of_room != was_short ||
+           (engine->is_short_of_room && cold_of(engine, id) != engine->table->apps[id].beyond);
 }
 
 void gm_engine_follow_caps(struct gm_engine *engine)
 {
-    const bool is_short = engine->config.fits_working_sets &&
-                          gm_room_is_short(engine->table, engine->is_short_of_room);
-    const bool is_other = engine->is_short_of_room != is_short;
-    uint64_t left = 0, left_for_cold = 0;
+    const bool was_short = engine->is_short_of_room;
     if (engine->stopping.is_on)
         return;
-    if (engine->config.has_bending_caps)
-        left = unwanted(engine);
-    if (is_short)
-        left_for_cold = unneeded(engine);
-    engine->is_short_of_room = is_short;
+    engine->is_short_of_room =
+        engine->config.fits_working_sets && gm_room_is_short(engine->table, was_short);
     gm_engine_count_aside(engine);
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        struct gm_app *app = &engine->apps[id];
-        const bool is_capped = app->session && gm_engine_is_capped(engine, id);
-        if (is_capped || (app->session && is_other))
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].session && is_to_fit(engine, id, was_short))
             gm_engine_fit(engine, id);
-        if (is_capped)
-            bend(engine, id, UINT64_MAX, &left);
-        else if (app->session && is_short)
-            bend(engine, id, stays(engine, id), &left_for_cold);
-        else
-            app->cap.bend = 0;
-        if (!app->session || (!is_capped && !is_short))
-            continue;
-        const bool is_there = app->state == GM_APP_RUNNING || app->state == GM_APP_LOADING;
-        if (is_there && gm_engine_bytes_for_gpu(engine, id) > gm_engine_places_room(engine, id))
-            gm_engine_want_places(engine, id);
-    }
+    struct left left = count_left(engine);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (!engine->apps[id].session)
+            engine->apps[id].cap.bend = 0;
+        else if (!gm_engine_is_absent(engine, id))
+            bend(engine, id, &left);
 }
 
 /* ---- what is said ---- */

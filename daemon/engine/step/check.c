@@ -1,7 +1,7 @@
 /*
  * The check: what crosses the link while programs run tells whether cold memory is cold. Owns
  * gm_engine.check, its memory, gm_engine.link, and gm_app.check. Called by step.c and run.c; calls
- * meter.c, caps.c and places.c. core/check judges.
+ * meter.c and places.c. core/check judges.
  *
  * The meter runs while a program runs that has cold memory on the host, and while what programs
  * need does not fit the GPU: then the check tries whether they need all of it. A sample counts if
@@ -19,7 +19,6 @@
 #include "daemon/engine/act/copies.h"
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/act/meter.h"
-#include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/room.h"
 
@@ -132,7 +131,8 @@ static void do_step(struct gm_engine *engine, const struct gm_check_step *step)
         engine->link.stranger = 0;
         return;
     }
-    gm_engine_fit(engine, step->app);
+    if (step->kind == GM_CHECKED_TRY)
+        return; /* it goes when its turn is over */
     gm_engine_hold_at_once(engine, step->app);
     gm_engine_want_places(engine, step->app);
 }

@@ -32,17 +32,16 @@ static bool has_places(const struct gm_engine *engine, uint32_t id)
 
 static struct gm_place_input input_for(const struct gm_engine *engine, uint32_t id)
 {
-    const struct gm_table_app *app = &engine->table->apps[id];
     const uint64_t room = gm_engine_places_room(engine, id);
     const uint64_t used = gm_engine_bytes_for_gpu(engine, id);
     const uint64_t free = room > used ? room - used : 0;
+    const uint64_t beyond = engine->table->apps[id].beyond;
     /* What takes nobody's place does not have to leave again either. */
     return (struct gm_place_input){.app = id,
                                    .room = room,
                                    .most = free > GM_PLACE_AT_ONCE ? free : GM_PLACE_AT_ONCE,
                                    .newest = engine->apps[id].places.newest,
-                                   .keeps_cold = engine->is_short_of_room &&
-                                                 app->on_host <= gm_room_rounded(app->beyond),
+                                   .keeps = engine->is_short_of_room ? gm_room_rounded(beyond) : 0,
                                    .is_quiet = true};
 }
 
@@ -102,7 +101,10 @@ void gm_engine_forget_newest(struct gm_engine *engine, uint32_t allocation)
 
 void gm_engine_need_places(struct gm_engine *engine, uint32_t id)
 {
-    engine->apps[id].places.is_stale = true;
+    struct gm_app *app = &engine->apps[id];
+    if (app->places.is_stale)
+        return;
+    app->places.is_stale = true;
     gm_engine_again(engine);
 }
 
@@ -200,24 +202,44 @@ static bool has_pinned(const struct gm_engine *engine, uint32_t id)
            engine->now >= engine->apps[id].places.wanted_at + GM_HOLD_FOR_PINNED_NS;
 }
 
-bool gm_engine_is_to_hold(const struct gm_engine *engine, uint32_t id)
+/* Nothing of it has to move any more. What came meanwhile and has no place yet gets one. */
+static void forget_wish(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    struct gm_place_input input = input_for(engine, id);
+    input.is_quiet = false;
+    gm_place_app(engine->table, &input, true);
+    app->places.is_wanted = app->places.is_urgent = false;
+    app->places.newest = GM_NONE;
+}
+
+bool gm_engine_is_to_hold(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    return app->places.is_wanted && app->state == GM_APP_RUNNING && !engine->stopping.is_on &&
-           !app->gate.is_late && engine->now >= app->places.hold_failed_until &&
-           (app->places.is_urgent || engine->now >= app->places.hold_at) && has_pinned(engine, id);
+    if (!app->places.is_wanted || app->state != GM_APP_RUNNING || engine->stopping.is_on ||
+        app->gate.is_late || engine->now < app->places.hold_failed_until ||
+        (!app->places.is_urgent && engine->now < app->places.hold_at) || !has_pinned(engine, id))
+        return false;
+    const struct gm_place_input input = input_for(engine, id);
+    const struct gm_placed placed = gm_place_app(engine->table, &input, false);
+    if (placed.come + placed.leave > 0)
+        return true;
+    forget_wish(engine, id);
+    return false;
 }
 
 /* Whether it is to report what its launches use. */
-static void tell_counting(const struct gm_engine *engine, uint32_t id)
+static void tell_counting(struct gm_engine *engine, uint32_t id)
 {
     _Atomic uint32_t *is_counting = &engine->apps[id].ctl->is_counting;
     const uint32_t bit = 1u << engine->config.index;
     const bool is_on = has_places(engine, id) || engine->is_short_of_room;
-    if (is_on && !(atomic_load(is_counting) & bit))
+    if (is_on && !(atomic_load(is_counting) & bit)) {
         atomic_fetch_or(is_counting, bit);
-    else if (!is_on && (atomic_load(is_counting) & bit))
+    } else if (!is_on && (atomic_load(is_counting) & bit)) {
         atomic_fetch_and(is_counting, ~bit);
+        gm_engine_uses(engine, id, NULL, 0, false); /* from now on nobody knows what is cold */
+    }
 }
 
 void gm_engine_place(struct gm_engine *engine)
@@ -311,6 +333,7 @@ void gm_engine_end_placing(struct gm_engine *engine, uint32_t id, bool is_over)
     if (engine->stopping.is_on)
         return;
     app->places.is_wanted = app->places.is_urgent = false;
+    app->places.is_stale = true; /* what did not get to the host may not all come */
     app->places.newest = GM_NONE;
     for (uint32_t at = table->apps[id].to_map.head, next; at != GM_NONE; at = next) {
         next = table->chunks[at].next;

@@ -24,8 +24,9 @@ void gm_engine_want_places(struct gm_engine *engine, uint32_t app);
 /* The app may have less on the GPU than it has: it has freed memory on the host, and another member
  * of its group has the room. It gets new places at once. */
 void gm_engine_fit_places(struct gm_engine *engine, uint32_t app);
-/* Whether the gate of an app that runs on is to be closed, so that its chunks can move. */
-bool gm_engine_is_to_hold(const struct gm_engine *engine, uint32_t app);
+/* Whether the gate of an app that runs on is to be closed, so that its chunks can move. If none has
+ * to, it wants no new places any more. */
+bool gm_engine_is_to_hold(struct gm_engine *engine, uint32_t app);
 /* A program waits for host memory, and there is no more. Who runs and has more of it than its part,
  * as its chunks went there for a while, takes them back at once. */
 void gm_engine_call_back(struct gm_engine *engine);

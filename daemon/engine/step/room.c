@@ -262,16 +262,19 @@ uint64_t gm_engine_host_soon(const struct gm_engine *engine)
 
 /* ---- who asks ---- */
 
+/* Of others that run the scheduler knows. */
+bool gm_engine_is_absent(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    return app->is_stopped || (app->state == GM_APP_PAUSED && engine->table->apps[id].is_silent);
+}
+
 void gm_engine_update_room(struct gm_engine *engine)
 {
     uint64_t room = gm_less(engine->table->budget, engine->table->fixed);
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        const struct gm_app *app = &engine->apps[id];
-        const bool is_away = app->state == GM_APP_PAUSED && engine->table->apps[id].is_silent;
-        if (!is_away && !app->is_stopped)
-            continue; /* of those that run the scheduler knows */
-        room = gm_less(room, gm_engine_kept(engine, id));
-    }
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (gm_engine_is_absent(engine, id))
+            room = gm_less(room, gm_engine_kept(engine, id));
     const struct gm_frame *entry;
     for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = entry->next) {
         entry = &engine->table->frames[i];

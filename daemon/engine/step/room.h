@@ -19,6 +19,8 @@ bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t app);
  * fixed. */
 uint64_t gm_engine_bytes_for_gpu(const struct gm_engine *engine, uint32_t app);
 uint64_t gm_engine_places_room(const struct gm_engine *engine, uint32_t app);
+/* It does not answer, or stands still: engine.room is without what it keeps. */
+bool gm_engine_is_absent(const struct gm_engine *engine, uint32_t app);
 /* Bytes of it that must leave the GPU. */
 uint64_t gm_engine_above_cap(const struct gm_engine *engine, uint32_t app);
 /* Whether the app may now. False where the GPU cannot map host memory. */

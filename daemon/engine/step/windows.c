@@ -1,7 +1,7 @@
 /*
  * Windows: stretches of a program's running time (common/windows.h). Owns gm_app.windows, and
  * gm_ctl.window of the programs. Called by run.c and deadlines.c; reads the words by
- * act/windows.h, hands what was touched on to places.c, and has caps.c fit what the program needs.
+ * act/windows.h, and hands what was touched on to places.c.
  *
  * A program has windows while it is asked to mark what it touches (gm_ctl.is_counting). One ends
  * when the program has run for GM_WINDOW_NS in it, or when a turn ends and it has run for
@@ -28,7 +28,6 @@
 
 #include "common/windows.h"
 #include "daemon/engine/act/windows.h"
-#include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/idle.h"
 #include "daemon/engine/step/places.h"
 
@@ -89,7 +88,6 @@ static void end(struct gm_engine *engine, uint32_t id)
     app->windows.is_whole = is_whole && n >= 0;
     gm_engine_uses(engine, id, uses, n >= 0 ? (uint32_t)n : 0, app->windows.is_whole);
     free(uses);
-    gm_engine_fit(engine, id);
 }
 
 /* It has run for long enough. */
@@ -120,8 +118,6 @@ static void follow(struct gm_engine *engine, uint32_t id)
         end_if_used(engine, id);
     else if (is_running && app->windows.ran >= GM_WINDOW_NS)
         end_if_used(engine, id);
-    if (has_stopped)
-        gm_engine_fit(engine, id); /* what went cold while it ran */
 }
 
 void gm_engine_follow_windows(struct gm_engine *engine)

@@ -206,8 +206,10 @@ static void check_cap(struct program *p, const struct gm_engine *engine)
         fixed += own_fixed;
         bend += app->cap.bend;
     }
-    const uint64_t cap = gm_engine_cap(engine, p->app), most = (cap > fixed ? cap : fixed) + bend;
     const uint64_t needed = gm_engine_sums(engine, p->app).promised + fixed;
+    const uint64_t cap = gm_engine_cap(engine, p->app);
+    const uint64_t bent = machine.config.has_bending_caps ? needed + bend : fixed;
+    const uint64_t most = cap > bent ? cap : bent;   /* what is cold bends no cap */
     const bool is_same = members == p->members[gpu]; /* nobody came or went */
     require(cap == 0 || device <= most || device <= p->device[gpu] ||
                 (!has_cap_room(engine, p->app) && device <= needed + bend) || !is_same ||
@@ -779,6 +781,7 @@ void checks_run(void)
         check_deadlines(machine.daemon.engines[i]);
         check_waiting(i);
         events_run(machine.daemon.engines[i]);
+        stays_run(machine.daemon.engines[i]);
         check_held(i);
         check_ahead(i);
     }

@@ -122,6 +122,7 @@ static void take_turn(uint32_t gpu, const struct gm_turn *turn)
             gm_model_text(model), turn->id, gm_model_state_text(model, turn->from),
             gm_model_state_text(model, turn->to));
     *told = turn->to;
+    stays_turn(gpu, turn);
     if (model == GM_MODEL_APP && turn->to == GM_APP_LOADING) {
         states[gpu].chosen[turn->id] = states[gpu].now;
         states[gpu].chosen[turn->id].is_void =

@@ -17,6 +17,7 @@
  *   turns.c      beside the seeds: how much of the GPU's time is used in turns
  *   events.c     what the engines tell: every change of a state has a row; wrong events are planted
  *   checks.c     what must hold after every step
+ *   stays.c      ... and what working sets must not cost
  *
  * Everything is drawn from one seed, so a failure can be replayed. Virtual time passes only between
  * steps. A fake only queues work and never calls the engine from inside a call: what the engine asks
@@ -224,6 +225,7 @@ struct program {
     bool may_share, may_park, may_spare, is_lazy, is_hog;
     bool is_swinging;        /* of what it wrote it writes the last but one again */
     bool is_filling;         /* it writes all of its memory at first */
+    bool is_partial;         /* for seconds it works on a part of its memory, and keeps that all */
     bool is_steady;          /* turns.c: it has all its memory from the start, and never rests */
     uint64_t touches, turns; /* since the end began */
     uint64_t touched_at;     /* when it last used its memory */
@@ -317,6 +319,7 @@ struct machine {
     struct chance caps;   /* likewise */
     struct chance odd;    /* likewise, of what few programs do */
     struct chance memory; /* likewise, of messages that there is no memory for */
+    struct chance parts;  /* likewise, of programs that work on a part of their memory */
     struct gm_user_totals totals[USERS]; /* of user 1000 and up */
     uint8_t rule[PROGRAMS];              /* 0 none, 1 refuse, 2 host */
     uint64_t next_tag;
@@ -401,6 +404,11 @@ void mover_lose_context(uint32_t gpu);
 /* events.c: takes what happens in an engine; and what it does after each step. */
 void events_take(struct gm_journal *journal, const struct gm_event *event);
 void events_run(struct gm_engine *engine);
+
+/* stays.c: when the engines have started; what happens in one of them; and after each step. */
+void stays_begin(void);
+void stays_turn(uint32_t gpu, const struct gm_turn *turn);
+void stays_run(struct gm_engine *engine);
 
 /* checks.c: after each step. */
 void checks_run(void);

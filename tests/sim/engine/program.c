@@ -800,8 +800,9 @@ static void mark(struct program *p, uint32_t page)
     const struct gm_touch first = {.window = window,
                                    .order = (uint32_t)draw(&machine.odd, 1000),
                                    .count = 1 + (uint32_t)draw(&machine.odd, 100)};
-    atomic_store(word, gm_touch_is_in(atomic_load(word), window) ? gm_touch_again(atomic_load(word), 1, 0)
-                                                                 : gm_touch_pack(first));
+    atomic_store(word, gm_touch_is_in(atomic_load(word), window)
+                           ? gm_touch_again(atomic_load(word), 1, 0)
+                           : gm_touch_pack(first));
     p->marked[page] = window;
     if (is_odd(500)) {
         atomic_fetch_add(&p->stat->unseen, 1);
@@ -822,9 +823,19 @@ static void follow_counting(struct program *p)
     p->is_marking = is_on;
 }
 
+/* What it works on now. */
+static bool is_in_part(const struct program *p, const struct region *region)
+{
+    enum { PARTS = 3 };
+    return !p->is_partial ||
+           (machine.now / (3 * GM_S) + (uint64_t)(region - p->regions)) % PARTS == 0;
+}
+
 static void touch(struct program *p)
 {
     struct region *region = any_region(p, chance_percent(90) ? REGION_HELD : REGION_OPEN);
+    if (region && !is_in_part(p, region))
+        region = NULL;
     p->touches++;
     p->touched_at = machine.now;
     p->is_quiet = false;
@@ -970,7 +981,9 @@ static void live(struct program *p)
         tell_pieces(p);
     if (p->is_parked && p->is_inside)
         return;
-    if (p->unanswered == 0 && (!machine.is_ending ? chance_percent(25) : bare_gpu(p) < GPUS))
+    const bool is_still = p->is_partial && !draw_percent(&machine.parts, 5);
+    if (p->unanswered == 0 &&
+        (!machine.is_ending ? chance_percent(25) && !is_still : bare_gpu(p) < GPUS))
         machine.is_ending ? ask_for_memory(p, bare_gpu(p)) : change_memory(p);
     if (p->unanswered > 0 && !chance_percent(10))
         return;
@@ -1227,6 +1240,7 @@ void program_start(struct program *p, bool has_executed)
     p->may_spare = chance_percent(40);
     p->is_lazy = chance_percent(40);
     p->is_swinging = draw_percent(&machine.odd, 25);
+    p->is_partial = machine.config.fits_working_sets && draw_percent(&machine.parts, 50);
     p->is_filling = machine.is_full || draw_percent(&machine.odd, 60);
     machine_at(machine.now + chance_time(GM_MS), on_hello, p, p->life, 0);
     wake_me(p, GM_MS);

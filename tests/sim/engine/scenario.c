@@ -276,6 +276,7 @@ void scenario_open(void)
         uv_fake_end();
     }
     machine.is_up = true;
+    stays_begin();
     for (uint32_t i = 0; i < machine.n_gpus; i++)
         begin_watch(i);
 }
@@ -591,6 +592,7 @@ void scenario_begin(uint64_t seed, bool is_verbose)
                                .caps = {.state = seed ^ 0x63617073ull << 32},
                                .odd = {.state = seed ^ 0x6f646421ull << 32},
                                .memory = {.state = seed ^ 0x6d656d6full << 32},
+                               .parts = {.state = seed ^ 0x70617274ull << 32},
                                .now = GM_S,
                                .unit = 1,
                                .hash = 0xcbf29ce484222325ull,

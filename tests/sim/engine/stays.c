@@ -1,0 +1,135 @@
+/*
+ * What working sets must not cost: memory of a program that does not run does not go back and
+ * forth, and no program is held for nothing. Called by checks.c after each step, and by events.c.
+ */
+#include "tests/sim/engine/machine.h"
+
+#include <stdlib.h>
+
+static struct gpu_stays {
+    /* How often anything happened for which memory moves: a program came, went, began or ended a
+     * turn; somebody has more or less memory, or room. */
+    uint64_t causes;
+    uint64_t committed, fixed, budget, room;
+    uint64_t *came; /* by chunk: causes when it last came ahead of a turn */
+    bool was_held[PROGRAMS];
+    uint64_t needed_at[PROGRAMS]; /* when others last needed what the app has too much */
+} stays[GPUS];
+
+/* How long a program may be waited for to hold it: for pinned memory, and after another time. */
+#define HELD_MOST (GM_HOLD_FOR_PINNED_NS + GM_HOLD_PAUSE_LEAST_NS)
+
+static void begin(struct gpu_stays *of, const struct gm_engine *engine)
+{
+    free(of->came);
+    *of = (struct gpu_stays){.causes = 1};
+    of->came = calloc(engine->table->max_chunks, sizeof *of->came);
+    require(of->came, "no memory");
+}
+
+void stays_begin(void)
+{
+    for (uint32_t i = 0; i < machine.n_gpus; i++)
+        begin(&stays[i], machine.daemon.engines[i]);
+}
+
+/* A chunk that came to the GPU ahead of its turn does not leave again for nobody, while nothing
+ * else has happened. */
+void stays_turn(uint32_t gpu, const struct gm_turn *turn)
+{
+    struct gpu_stays *of = &stays[gpu];
+    if (turn->to == GM_TURN_ILLEGAL || !of->came)
+        return;
+    if (turn->model == GM_MODEL_APP)
+        of->causes++;
+    if (turn->model != GM_MODEL_CHUNK)
+        return;
+    const struct gm_engine *engine = machine.daemon.engines[gpu];
+    const uint32_t app = engine->table->chunks[turn->id].app;
+    if (turn->event == GM_CHUNK_EV_FILL)
+        of->came[turn->id] = engine->apps[app].state == GM_APP_PAUSED ? of->causes : 0;
+    require(turn->event != GM_CHUNK_EV_EVICT || of->came[turn->id] != of->causes ||
+                engine->layout.n_targets > 0 || engine->apps[app].is_vacating,
+            "chunk %u of app %u, which is paused, comes and goes", turn->id, app);
+}
+
+static void follow_causes(struct gpu_stays *of, const struct gm_engine *engine)
+{
+    const struct gm_table *table = engine->table;
+    of->causes += of->committed != table->committed || of->fixed != table->fixed ||
+                  of->budget != table->budget || of->room != engine->room;
+    of->committed = table->committed;
+    of->fixed = table->fixed;
+    of->budget = table->budget;
+    of->room = engine->room;
+}
+
+/* Somebody needs what the app has on the GPU beside what it is promised; or a cap bounds it. */
+static bool is_needed(const struct gm_engine *engine, uint32_t id)
+{
+    uint64_t others = 0;
+    for (uint32_t i = 0; i < engine->config.max_apps; i++)
+        if (i != id && engine->apps[i].session && !gm_engine_is_absent(engine, i))
+            others += gm_engine_places_room(engine, i);
+    return gm_engine_is_capped(engine, id) ||
+           others + gm_engine_bytes_for_gpu(engine, id) > engine->room;
+}
+
+/* What of the app would move if it was quiet now. */
+static struct gm_placed placed_now(struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t room = gm_engine_places_room(engine, id);
+    const uint64_t used = gm_engine_bytes_for_gpu(engine, id), free = gm_less(room, used);
+    const uint64_t beyond = engine->table->apps[id].beyond;
+    const struct gm_place_input input = {.app = id,
+                                         .room = room,
+                                         .most = free > GM_PLACE_AT_ONCE ? free : GM_PLACE_AT_ONCE,
+                                         .newest = engine->apps[id].places.newest,
+                                         .keeps =
+                                             engine->is_short_of_room ? gm_room_rounded(beyond) : 0,
+                                         .is_quiet = true};
+    return gm_place_app(engine->table, &input, false);
+}
+
+/* A program that runs is held only if something of it has to move; and not to have less than
+ * nobody has needed for a while. */
+static void check_held(struct gpu_stays *of, struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        const bool is_held = app->state == GM_APP_DRAINING && app->places.is_held;
+        const bool begins = is_held && !of->was_held[id];
+        of->was_held[id] = is_held;
+        if (!app->session || is_needed(engine, id))
+            of->needed_at[id] = machine.now;
+        if (!begins)
+            continue;
+        const struct gm_placed placed = placed_now(engine, id);
+        require(placed.come + placed.leave > 0, "app %u is held, and nothing of it is to move", id);
+        require(placed.come > 0 || machine.now - of->needed_at[id] <= HELD_MOST,
+                "app %u is held for %lu MiB, which nobody needs", id, placed.leave >> 20);
+    }
+}
+
+/* What a program did while nobody looked says nothing of what is cold. */
+static void check_cold(const struct gm_engine *engine)
+{
+    const struct gm_table *table = engine->table;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (!engine->apps[id].session || engine->apps[id].windows.is_on ||
+            table->apps[id].cold == 0)
+            continue;
+        for (uint32_t c = 0; c < table->max_chunks; c++)
+            require(table->chunks[c].state == GM_CHUNK_UNUSED || table->chunks[c].app != id ||
+                        !table->chunks[c].is_cold || table->chunks[c].trust == GM_TRUST_TRIED,
+                    "app %u has no windows, and its chunk %u is cold", id, c);
+    }
+}
+
+void stays_run(struct gm_engine *engine)
+{
+    struct gpu_stays *of = &stays[engine->config.index];
+    follow_causes(of, engine);
+    check_held(of, engine);
+    check_cold(engine);
+}
