@@ -58,9 +58,10 @@
  * at a pair of lines, which is often fetched as one. All else is in a function of its own, which
  * gets the same arguments and starts again. `usual`: the real function, or NULL for the slow
  * function; `is_unusual`: take the slow function; `is_refused`, before the gate: the driver would
- * find an address invalid; `count` runs inside the gate.
+ * find an address invalid. Inside the gate `count` runs before the real call, `note` after it if it
+ * succeeds.
  */
-#define GM_WRAP_GATED(symbol, params, args, usual, is_unusual, is_refused, count)                  \
+#define GM_WRAP_GATED(symbol, params, args, usual, is_unusual, is_refused, count, note)            \
     static GM_COLD CUresult CUDAAPI gm_slow_##symbol params                                        \
     {                                                                                              \
         if (is_refused)                                                                            \
@@ -70,7 +71,11 @@
         if (!gm_inside)                                                                            \
             return gm_gate_refusal();                                                              \
         count;                                                                                     \
-        return gm_gate_leave_with(gm_inside, gm_real_call args);                                   \
+        const CUresult gm_result = gm_real_call args;                                              \
+        if (gm_result == CUDA_SUCCESS) {                                                           \
+            note;                                                                                  \
+        }                                                                                          \
+        return gm_gate_leave_with(gm_inside, gm_result);                                           \
     }                                                                                              \
     __attribute__((aligned(GM_CACHE_PAIR))) GM_DEFINE symbol params                                \
     {                                                                                              \
@@ -85,25 +90,30 @@
     }
 
 #define GM_WRAP_SUBMIT(symbol, handler, params, args)                                              \
-    GM_WRAP_GATED(symbol, params, args, gm_real.symbol, false, false, (void)0)
+    GM_WRAP_GATED(symbol, params, args, gm_real.symbol, false, false, (void)0, (void)0)
 
 /* To the program, memory that was freed and is kept (freed.h) does not exist. */
 #define GM_WRAP_COPY(symbol, handler, params, args)                                                \
     GM_WRAP_GATED(symbol, params, args, gm_real.symbol, gm_freed_exist() || gm_windows_are_on(),   \
                   gm_freed_exist() && !GM_IS_EMPTY args &&                                         \
                       gm_freed_hold(GM_WORDS args, sizeof(GM_WORDS args) / sizeof(uint64_t)),      \
-                  GM_COPY_TOUCHES(args))
+                  GM_COPY_TOUCHES(args), (void)0)
 
 #define GM_WRAP_LAUNCH(symbol, handler, params, args)                                              \
     GM_WRAP_GATED(symbol, params, args, gm_hot.symbol, false, false,                               \
-                  if (gm_windows_are_on()) gm_windows_of_##symbol args)
+                  if (gm_windows_are_on()) gm_windows_of_##symbol args, (void)0)
 
-/* A launch of a graph has only to be marked. */
+/* A launch of a graph has only to be marked, before it is submitted. What other calls change is
+ * noted when they have done so: a graph that was not updated is as it was. */
+#define GM_IS_GRAPH_LAUNCH(symbol) (__builtin_strstr(#symbol, "GraphLaunch") != NULL)
+#define GM_REPLAY(symbol, args)                                                                    \
+    if (gm_replays_are_noted())                                                                    \
+    gm_replays_on_##symbol args
 #define GM_WRAP_REPLAY(symbol, handler, params, args)                                              \
     GM_WRAP_GATED(symbol, params, args, gm_real.symbol,                                            \
-                  __builtin_strstr(#symbol, "GraphLaunch") != NULL ? gm_windows_are_on()           \
-                                                                   : gm_replays_are_noted(),       \
-                  false, if (gm_replays_are_noted()) gm_replays_on_##symbol args)
+                  GM_IS_GRAPH_LAUNCH(symbol) ? gm_windows_are_on() : gm_replays_are_noted(),       \
+                  false, if (GM_IS_GRAPH_LAUNCH(symbol)) GM_REPLAY(symbol, args),                  \
+                  if (!GM_IS_GRAPH_LAUNCH(symbol)) GM_REPLAY(symbol, args))
 
 /* 1 while this thread is in a handler, or in gm_pools_give_back_excess: a signal handler then must
  * not take locks. tests/gpu/crosscheck reads it by name. */

@@ -40,7 +40,7 @@ void gm_replays_note(bool is_on);
 /* `exec` was made of `graph`. */
 void gm_replays_made(CUgraphExec exec, CUgraph graph);
 
-/* A kernel node of `exec` is about to be set anew. */
+/* A kernel node of `exec` was set anew. */
 void gm_replays_set(CUgraphExec exec, CUgraphNode node, CUfunction f, CUkernel kernel,
                     const uint32_t *dimension, void **params, void **extra);
 
@@ -50,7 +50,8 @@ void gm_replays_launched(CUgraphExec exec);
 /* `exec` is about to end, or nobody knows what it touches any more. */
 void gm_replays_forget(CUgraphExec exec);
 
-/* gm_replays_on_<symbol>() for every REPLAY row of hooks.def: what the call means for the above. */
+/* gm_replays_on_<symbol>() for every REPLAY row of hooks.def: what the call means for the above.
+ * Launches: before the driver is called; else after it was, with success. */
 #define GM_HOOK(api, symbol, since, mode, kind, params, args)                                      \
     GM_ONLY_REPLAY(kind)(void gm_replays_on_##symbol params;)
 #include "shim/driver/hooks.def"
