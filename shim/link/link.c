@@ -741,13 +741,16 @@ static void gm_link_lose(void)
 /*
  * The words behind the stat area. Few programs ever mark, so they are mapped for the first that
  * does: by a second mapping of what the area is a mapping of (mremap(2), with an old size of 0), as
- * its descriptor is closed. A core dump leaves them out. NULL: they cannot be mapped.
+ * its descriptor is closed. A core dump leaves them out. Of a program that locks its memory
+ * (mlockall) the area is unlocked before: a second mapping of locked memory is locked, too, and the
+ * system would allocate all words at once. NULL: they cannot be mapped.
  */
 static _Atomic uint64_t *gm_link_words(void)
 {
     static char *area;
     if (area != NULL)
         return (_Atomic uint64_t *)(void *)(area + GM_WINDOW_WORDS_AT);
+    munlock(gm_link_stat, sizeof(*gm_link_stat));
     void *mapped = mremap(gm_link_stat, 0, GM_STAT_BYTES, MREMAP_MAYMOVE);
     if (mapped == MAP_FAILED)
         return NULL;

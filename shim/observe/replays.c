@@ -239,8 +239,8 @@ static int gm_replay_compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Make the list of places, each once, in the order of their first touch. False: no memory for it.
- */
+/* Make the list of places, each once, in the order of their first touch. False: no memory for it;
+ * it is empty then, so that the next launch tries again. */
 static bool gm_replay_merge(struct gm_replay *replay)
 {
     uint32_t room = 64;
@@ -267,6 +267,8 @@ static bool gm_replay_merge(struct gm_replay *replay)
         slots[at] = replay->marks.n;
     }
     free(slots);
+    if (!is_whole)
+        replay->marks.n = 0;
     return is_whole;
 }
 

@@ -501,10 +501,20 @@ static void await_marking(bool is_on)
     CHECK(gm_windows_are_on() == is_on);
 }
 
-/* While the daemon asks for it, what launches touch is marked in its memory. */
+static bool is_allocated(uint64_t va)
+{
+    const uintptr_t page = (uintptr_t)word_of(va) & ~(uintptr_t)4095;
+    unsigned char is_there;
+    CHECK(mincore((void *)page, 4096, &is_there) == 0);
+    return (is_there & 1) != 0;
+}
+
+/* While the daemon asks for it, what launches touch is marked in its memory. Of that as much is
+ * allocated as is marked, though the program has locked what it had mapped before. */
 static void places_are_marked(void)
 {
     boot_live();
+    CHECK(mlock(gm_gate_stat(), sizeof(struct gm_stat)) == 0);
     CUdeviceptr va = allocate(8 * MIB, (CUcontext)0x100, true);
     CUdeviceptr inside = va + 5 * MIB;
     size_t size = sizeof(inside);
@@ -526,6 +536,8 @@ static void places_are_marked(void)
     }
     CHECK(atomic_load(word_of(va)) == 0 && atomic_load(word_of(va + 6 * MIB)) == 0);
     CHECK(atomic_load(&stat_area->unseen) == 0);
+    CHECK(is_allocated(inside) && !is_allocated(inside ^ 1ull << 45) &&
+          !is_allocated(inside ^ 1ull << 44));
     CHECK(close_app(60000).status == GM_DRAIN_QUIET); /* nothing but the answer is said */
     set_gate(GM_GATE_OPEN);
 

@@ -22,7 +22,7 @@ struct node {
 
 struct graph {
     size_t n;
-    struct node node[4];
+    struct node node[40];
 };
 
 static struct graph *graph_of(CUgraph graph)
@@ -98,6 +98,24 @@ static CUresult drv_child(CUgraphNode node, CUgraph *graph)
 {
     *graph = (CUgraph)(void *)node_of(node)->child;
     return CUDA_SUCCESS;
+}
+
+/* ---- host memory, until it is gone ---- */
+
+static unsigned allocations = UINT32_MAX; /* so many more succeed */
+
+void *__real_realloc(void *memory, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+void *__wrap_realloc(void *memory, size_t size)
+{
+    return allocations == 0 || allocations-- == 0 ? NULL : __real_realloc(memory, size);
+}
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return allocations == 0 || allocations-- == 0 ? NULL : __real_calloc(n, size);
 }
 
 /* ---- */
@@ -432,6 +450,79 @@ static void test_again(void **state)
     gm_replays_forget(exec_of(1));
 }
 
+/* Without host memory to list its places a graph is unseen, however often it is launched; and it is
+ * seen when there is some again. */
+static void test_no_memory(void **state)
+{
+    static struct graph graph;
+    (void)state;
+    graph.n = 40;
+    for (size_t i = 0; i < graph.n; i++)
+        graph.node[i] = (struct node){.type = CU_GRAPH_NODE_TYPE_KERNEL,
+                                      .args = {page(2 * i), page(2 * i + 1)}};
+    for (unsigned n = 0; n < 3; n++) { /* to begin with, and when the list has to grow */
+        gm_replays_made(exec_of(1), handle_of(&graph));
+        allocations = n;
+        gm_replays_launched(exec_of(1));
+        allocations = 0;
+        gm_replays_launched(exec_of(1));
+        allocations = UINT32_MAX;
+        assert_int_equal(unseen(), 2);
+    }
+    take();
+    gm_replays_launched(exec_of(1));
+    assert_int_equal(take(), 80);
+    assert_int_equal(unseen(), 0);
+    gm_replays_forget(exec_of(1));
+
+    /* The same while it is read. */
+    for (unsigned n = 0; n < 5; n++) {
+        allocations = n;
+        gm_replays_made(exec_of(1), handle_of(&graph));
+        allocations = UINT32_MAX;
+        gm_replays_launched(exec_of(1));
+        assert_int_equal(unseen(), 1);
+        gm_replays_forget(exec_of(1));
+    }
+    take();
+}
+
+/* Views of the program's own: of what a copy names the home is marked, as it is at the launch. An
+ * address in a view may reach on into others, where nobody can follow. */
+static void test_views(void **state)
+{
+    const uint64_t range = BASE + (2ull << 38), home = BASE + (1ull << 38);
+    struct graph graph = {.n = 1,
+                          .node = {{.type = CU_GRAPH_NODE_TYPE_MEMSET, .args = {range + 5 * MIB}},
+                                   {.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {range, page(1)}}}};
+    struct gm_alloc view = {
+        .va = range, .bytes = 8 * MIB, .span = 8 * MIB, .home = home, .kind = GM_ALLOC_VIEW};
+    (void)state;
+    assert_int_equal(gm_allocs_insert(&view), 0);
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    gm_replays_launched(exec_of(1));
+    assert_int_equal(take(), 1);
+    assert_int_equal(got[0].va, home + 4 * MIB);
+    assert_int_equal(unseen(), 0);
+    assert_int_equal(gm_allocs_take(range, &view), GM_ALLOC_BASE);
+    gm_replays_launched(exec_of(1)); /* nothing is there */
+    assert_int_equal(take(), 0);
+    view.home = home + 64 * MIB; /* another handle */
+    assert_int_equal(gm_allocs_insert(&view), 0);
+    gm_replays_launched(exec_of(1));
+    assert_int_equal(take(), 1);
+    assert_int_equal(got[0].va, home + 68 * MIB);
+    assert_int_equal(unseen(), 0);
+
+    graph.n = 2;
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    gm_replays_launched(exec_of(1));
+    assert_int_equal(take(), 3);
+    assert_int_equal(unseen(), 1);
+    gm_replays_forget(exec_of(1));
+    assert_int_equal(gm_allocs_take(range, &view), GM_ALLOC_BASE);
+}
+
 /* A texture of memory of ours, and of others'. For good. */
 static void test_texture(void **state)
 {
@@ -539,6 +630,8 @@ int main(void)
         cmocka_unit_test_setup(test_lazy, setup),
         cmocka_unit_test_setup(test_again, setup),
         cmocka_unit_test_setup(test_odd, setup),
+        cmocka_unit_test_setup(test_no_memory, setup),
+        cmocka_unit_test_setup(test_views, setup),
         cmocka_unit_test_setup(test_texture, setup), /* for good */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
