@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/visible.h"
+
 #define GM_WIRE_VERSION 11u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 /* The most fds of a message. A program keeps as many numbers free (shim/link/files.h). */
@@ -61,6 +63,22 @@ struct gm_msg_hello {
     uint32_t oversize; /* enum gm_hello_oversize */
     uint32_t cap_is;   /* enum gm_hello_cap */
     uint64_t cap;      /* bytes */
+};
+
+enum gm_place_flag {
+    GM_PLACE_HAS_LIST = 1,   /* CUDA_VISIBLE_DEVICES is set: its tokens are the entries */
+    GM_PLACE_BY_BUS = 2,     /* CUDA_DEVICE_ORDER=PCI_BUS_ID */
+    GM_PLACE_SAYS_OFF = 4,   /* GPUMUX_PLACE */
+    GM_PLACE_SAYS_ORDER = 8, /* likewise */
+    GM_PLACE_IS_RANKED = 16, /* a launcher or a group gives it its device by number */
+};
+/* A program is about to start the driver: in which order shall it have its GPUs? The first message
+ * of a connection that has no other. Answered by PLACED. Entries: the first tokens of its list. */
+struct gm_msg_place {
+    uint32_t flags; /* enum gm_place_flag */
+    uint32_t reserved;
+    uint64_t nodes; /* the /dev/nvidiaN that it may open, a bit each */
+    char name[64];  /* as in HELLO */
 };
 
 /* The program has a context on this GPU, or is about to use it otherwise: from now on its gate
@@ -159,6 +177,13 @@ struct gm_msg_shut {
 struct gm_msg_expect {
     uint64_t after_us;
     uint64_t for_us;
+};
+
+/* The first devices of the program, in the order that it is to have them; none: as they are.
+ * Entries: each of the tokens 0 to n - 1 once, or, without a list, all devices. */
+struct gm_msg_placed {
+    uint64_t reserved;
+    char text[184]; /* why, for the program's log */
 };
 
 /* fds: the ctl page, then the stat area. Entries: the GPUs. The gate starts closed. */
@@ -356,6 +381,11 @@ struct gm_span_entry {
 struct gm_frame_entry {
     uint32_t frame;
 };
+struct gm_place_entry {
+    uint8_t uuid[16];
+    uint32_t token; /* if the program has a list */
+    uint32_t reserved;
+};
 struct gm_no_entry {
     uint8_t unused; /* never on the wire */
 };
@@ -366,6 +396,10 @@ struct gm_no_entry {
 _Static_assert(offsetof(struct gm_wire_header, version) == 4, "the version never moves");
 _Static_assert(sizeof(struct gm_wire_header) == 16, "gm_wire_header");
 _Static_assert(sizeof(struct gm_msg_hello) == 152, "gm_msg_hello");
+_Static_assert(sizeof(struct gm_msg_place) == 80, "gm_msg_place");
+_Static_assert(sizeof(struct gm_token_entry) == 48, "gm_token_entry");
+_Static_assert(sizeof(struct gm_msg_placed) == 192, "gm_msg_placed");
+_Static_assert(sizeof(struct gm_place_entry) == 24, "gm_place_entry");
 _Static_assert(sizeof(struct gm_msg_enter) == 16, "gm_msg_enter");
 _Static_assert(sizeof(struct gm_msg_entered) == 16, "gm_msg_entered");
 _Static_assert(sizeof(struct gm_msg_alloc) == 32, "gm_msg_alloc");

@@ -34,6 +34,8 @@ struct gm_snapshot_app {
     bool is_oversize;
     bool is_parked;
 
+    enum gm_why placed; /* BIND_...: why it is on this GPU; NONE: it did not ask */
+
     struct gm_reason why; /* why it does not run, or is not all on the GPU */
     char by[600];         /* ... by whom or by which rule: "alice", "the rule command=train*" */
 

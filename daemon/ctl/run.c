@@ -73,10 +73,12 @@ static void check_wishes(const char *name)
     const char *const wrong[] = {gm_wishes_wrong_class(hello.class),
                                  gm_wishes_wrong_oversize(hello.oversize),
                                  gm_wishes_wrong_cap(hello.cap_is)};
-    const char *group = getenv("GPUMUX_GROUP");
+    const char *group = getenv("GPUMUX_GROUP"), *place = getenv("GPUMUX_PLACE");
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         if (wrong[i])
             mux_complain("%s: %s runs without it", wrong[i], name);
+    if (place && *place && strcmp(place, "off") != 0 && strcmp(place, "order") != 0)
+        mux_complain("GPUMUX_PLACE is not off or order: %s runs without it", name);
     if (group && strlen(group) >= sizeof hello.group)
         mux_complain("GPUMUX_GROUP is longer than 63 bytes: %s runs without it", name);
 }

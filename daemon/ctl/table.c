@@ -89,8 +89,8 @@ static void charged(const cJSON *app, char text[CELL])
                  seconds(allotment->valuedouble, all));
 }
 
-/* Why it is in its state, and its settings. */
-static void why(const cJSON *app, char text[CELL])
+/* Why it is in its state, and its settings; where there are several GPUs, why it is on this one. */
+static void why(const cJSON *app, bool has_several_gpus, char text[CELL])
 {
     const cJSON *weight = cJSON_GetObjectItemCaseSensitive(app, "weight");
     const cJSON *share = cJSON_GetObjectItemCaseSensitive(app, "share_percent");
@@ -117,10 +117,12 @@ static void why(const cJSON *app, char text[CELL])
         snprintf(grouped, sizeof grouped, "group %.63s", mux_word(app, "group"));
     if (strcmp(mux_word(app, "ignored"), "-") != 0)
         snprintf(ignored, sizeof ignored, "ignored: %.180s", mux_word(app, "ignored"));
+    const char *placed = has_several_gpus ? mux_word(app, "placed") : "-";
+    placed = strcmp(placed, "-") == 0 ? "" : placed;
     const char *const parts[] = {reason, links, caps,    weighs, shares,
-                                 holds,  stays, grouped, ignored};
+                                 holds,  stays, grouped, placed, ignored};
     bool has_more = links[0] || caps[0] || weighs[0] || shares[0] || holds[0] || stays[0] ||
-                    grouped[0] || ignored[0];
+                    grouped[0] || placed[0] || ignored[0];
     int at = 0;
     text[0] = '\0';
     for (size_t i = strcmp(reason, "-") == 0 && has_more; i < sizeof parts / sizeof parts[0]; i++)
@@ -129,13 +131,13 @@ static void why(const cJSON *app, char text[CELL])
                 snprintf(text + at, (size_t)(CELL - at), "%s%.190s", at > 0 ? "; " : "", parts[i]);
 }
 
-static void cell(const cJSON *app, enum column column, char text[CELL])
+static void cell(const cJSON *app, bool has_several_gpus, enum column column, char text[CELL])
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(app, columns[column].key);
     if (columns[column].kind == CHARGED)
         charged(app, text);
     else if (columns[column].kind == WHY)
-        why(app, text);
+        why(app, has_several_gpus, text);
     else if (columns[column].kind == TEXT)
         snprintf(text, CELL, "%.*s", (int)columns[column].widest,
                  mux_word(app, columns[column].key));
@@ -251,7 +253,7 @@ static void print_apps(const cJSON *apps, bool has_several_gpus)
     cJSON_ArrayForEach(app, apps)
     {
         for (int i = 0; i < COLUMNS; i++) {
-            cell(app, (enum column)i, cells[i]);
+            cell(app, has_several_gpus, (enum column)i, cells[i]);
             if (width(cells[i]) > widths[i])
                 widths[i] = width(cells[i]);
         }
@@ -276,7 +278,7 @@ static void print_apps(const cJSON *apps, bool has_several_gpus)
     cJSON_ArrayForEach(app, apps)
     {
         for (int i = 0; i < COLUMNS; i++)
-            cell(app, (enum column)i, cells[i]);
+            cell(app, has_several_gpus, (enum column)i, cells[i]);
         print_row(cells, widths, shown);
         if (shown < COLUMNS)
             print_below(cells, shown, widths[COLUMN_APP] + 2, line);

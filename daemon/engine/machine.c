@@ -9,6 +9,7 @@
 
 #include "common/clock.h"
 #include "daemon/engine/act/batches.h"
+#include "daemon/engine/binds.h"
 #include "daemon/engine/step/budget.h"
 #include "daemon/engine/act/client.h"
 #include "daemon/engine/state/engine.h"
@@ -79,6 +80,11 @@ int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop, const struct gm
         if (error)
             goto close_engines;
     }
+    error = gm_binds_open(&machine->binds, machine->engines, n, machine->max_apps);
+    if (error) {
+        snprintf(why, why_size, "out of memory");
+        goto close_engines;
+    }
     return 0;
 
 close_engines:
@@ -118,6 +124,7 @@ void gm_machine_close(struct gm_machine *machine)
 {
     for (uint32_t i = 0; i < machine->n; i++)
         gm_engine_close(machine->engines[i]);
+    gm_binds_close(&machine->binds);
     free(machine->clients);
 }
 

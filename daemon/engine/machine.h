@@ -9,6 +9,7 @@
 #ifndef GM_DAEMON_ENGINE_MACHINE_H
 #define GM_DAEMON_ENGINE_MACHINE_H
 
+#include "daemon/engine/binds.h"
 #include "daemon/engine/state/engine.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/step/host.h"
@@ -22,6 +23,7 @@ struct gm_machine {
     struct gm_journal *journal;
     struct gm_client **clients; /* by id, those that are connected */
     struct gm_groups groups;
+    struct gm_binds binds;
     struct gm_host host;
     bool is_stopping;
     uint32_t unsaved; /* engines that have yet to call on_saved */

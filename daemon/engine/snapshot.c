@@ -366,7 +366,10 @@ struct gm_snapshot *gm_machine_snapshot(struct gm_machine *machine)
     }
     for (uint32_t id = 0; id < machine->max_apps; id++)
         for (uint32_t i = 0; i < machine->n; i++)
-            if (machine->engines[i]->apps[id].state != GM_APP_UNUSED)
-                take_app(machine->engines[i], id, &snapshot->apps[snapshot->n_apps++]);
+            if (machine->engines[i]->apps[id].state != GM_APP_UNUSED) {
+                struct gm_snapshot_app *app = &snapshot->apps[snapshot->n_apps++];
+                take_app(machine->engines[i], id, app);
+                gm_binds_show(&machine->binds, i, app);
+            }
     return snapshot;
 }

@@ -90,6 +90,23 @@ static int take_total(uint64_t *total, const char *name, const char *text, char 
     return error;
 }
 
+static int take_place(struct gm_start *start, const char *text, char *why, size_t size)
+{
+    if (start->place != GM_PLACE_UNSAID) {
+        snprintf(why, size, "place is said twice");
+        return -EEXIST;
+    }
+    if (strcmp(text, "off") == 0) {
+        start->place = GM_PLACE_OFF;
+    } else if (strcmp(text, "order") == 0) {
+        start->place = GM_PLACE_ORDER;
+    } else {
+        snprintf(why, size, "place: \"%.40s\" is not off or order", text);
+        return -EINVAL;
+    }
+    return 0;
+}
+
 static int take_word(struct gm_rule *rule, const char *word, char *why, size_t size)
 {
     bool is_user = strncmp(word, "user=", 5) == 0;
@@ -105,12 +122,14 @@ static int take_word(struct gm_rule *rule, const char *word, char *why, size_t s
         return take_total(&rule->totals.gpu, "user-gpu", word + 9, why, size);
     if (strncmp(word, "user-pinned=", 12) == 0)
         return take_total(&rule->totals.pinned, "user-pinned", word + 12, why, size);
+    if (strncmp(word, "place=", 6) == 0)
+        return take_place(&rule->start, word + 6, why, size);
     int error = gm_settings_take(&rule->settings, word, why, size);
     if (error != -ENOENT)
         return error;
     snprintf(why, size,
              "\"%.40s\" is neither a condition (user=, command=) nor a setting (class=, weight=, "
-             "share=, paused, oversize=, cap=) nor a total (user-gpu=, user-pinned=)",
+             "share=, paused, oversize=, cap=, place=) nor a total (user-gpu=, user-pinned=)",
              word);
     return -EINVAL;
 }
@@ -134,6 +153,11 @@ static bool covers(const struct gm_rule *a, const struct gm_rule *b)
            (is_plain && gm_command_matches(a->command, b->command));
 }
 
+static bool has_start(const struct gm_rule *rule)
+{
+    return rule->start.place != GM_PLACE_UNSAID;
+}
+
 static bool has_totals(const struct gm_rule *rule)
 {
     return rule->totals.gpu != 0 || rule->totals.pinned != 0;
@@ -144,7 +168,8 @@ static bool is_void(const struct gm_rule *before, const struct gm_rule *rule)
 {
     return (before->settings.has && rule->settings.has) ||
            (before->totals.gpu && rule->totals.gpu) ||
-           (before->totals.pinned && rule->totals.pinned);
+           (before->totals.pinned && rule->totals.pinned) ||
+           (before->start.place && rule->start.place);
 }
 
 bool gm_rules_find_total(const struct gm_rules *rules, uid_t uid, char *text, size_t size)
@@ -199,10 +224,10 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
                  "user-gpu= and user-pinned= are of all programs of a user: say no command=");
         return -EINVAL;
     }
-    if (rule.settings.has == 0 && !has_totals(&rule)) {
+    if (rule.settings.has == 0 && !has_totals(&rule) && !has_start(&rule)) {
         snprintf(why, why_size,
-                 "sets nothing: say class=, weight=, share=, paused, oversize=, cap=, user-gpu= or "
-                 "user-pinned=");
+                 "sets nothing: say class=, weight=, share=, paused, oversize=, cap=, place=, "
+                 "user-gpu= or user-pinned=");
         return -EINVAL;
     }
     for (uint32_t i = 0; i < rules->n; i++) {
@@ -227,12 +252,28 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
     return 0;
 }
 
+static bool matches(const struct gm_rule *rule, uid_t uid, const char *name)
+{
+    return (!rule->has_user || rule->uid == uid) &&
+           (!rule->has_command || gm_command_matches(rule->command, name));
+}
+
+void gm_rules_start(const struct gm_rules *rules, uid_t uid, const char *name,
+                    struct gm_start *start)
+{
+    *start = (struct gm_start){0};
+    for (uint32_t i = 0; i < rules->n; i++) {
+        const struct gm_rule *rule = &rules->rule[i];
+        if (start->place == GM_PLACE_UNSAID && matches(rule, uid, name))
+            start->place = rule->start.place;
+    }
+}
+
 const struct gm_rule *gm_rules_match(const struct gm_rules *rules, uid_t uid, const char *name)
 {
     for (uint32_t i = 0; i < rules->n; i++) {
         const struct gm_rule *rule = &rules->rule[i];
-        if (rule->settings.has && (!rule->has_user || rule->uid == uid) &&
-            (!rule->has_command || gm_command_matches(rule->command, name)))
+        if (rule->settings.has && matches(rule, uid, name))
             return rule;
     }
     return NULL;
@@ -259,10 +300,13 @@ char *gm_rule_format(const struct gm_rule *rule, char *text, size_t size)
     if (rule->totals.pinned)
         snprintf(pinned, sizeof pinned, " user-pinned=%s",
                  gm_settings_format_cap(rule->totals.pinned, number, sizeof number));
-    snprintf(text, size, "%s%s%s%s%s%s%s%s%s", rule->has_user ? "user=" : "", rule->user,
+    const char *const place = rule->start.place == GM_PLACE_OFF     ? " place=off"
+                              : rule->start.place == GM_PLACE_ORDER ? " place=order"
+                                                                    : "";
+    snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s", rule->has_user ? "user=" : "", rule->user,
              rule->has_user && rule->has_command ? " " : "", rule->has_command ? "command=" : "",
              rule->command, rule->settings.has ? " " : "",
-             gm_settings_format(&rule->settings, settings, sizeof settings), gpu, pinned);
+             gm_settings_format(&rule->settings, settings, sizeof settings), place, gpu, pinned);
     return text;
 }
 

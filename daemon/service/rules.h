@@ -12,6 +12,8 @@
  * A rule for all programs of users can also say what they may have together: `user-gpu=20G` on each
  * GPU, `user-pinned=40G` of pinned memory. Of each the first counts that matches the user.
  *
+ * `place=off` or `order` holds when a program starts. The first rule counts that says it.
+ *
  * options.c adds rules; the engine looks them up through its outlet; control.c shows them. Calls
  * common/ and the system's user database.
  */
@@ -25,6 +27,11 @@
 
 #define GM_RULES_MAX 256u
 
+/* What holds when a program starts. */
+struct gm_start {
+    enum gm_place_wish { GM_PLACE_UNSAID, GM_PLACE_OFF, GM_PLACE_ORDER } place;
+};
+
 struct gm_rule {
     bool has_user, has_command;
     bool is_unknown; /* there is no such user, or no more: it matches nobody */
@@ -34,6 +41,7 @@ struct gm_rule {
     char command[GM_COMMAND_MAX + 1]; /* a pattern */
     struct gm_settings settings;
     struct gm_user_totals totals;
+    struct gm_start start;
 };
 
 struct gm_rules {
@@ -54,6 +62,10 @@ const struct gm_rule *gm_rules_match(const struct gm_rules *rules, uid_t uid, co
 /* The settings of that rule, and its text. False: there is none. */
 bool gm_rules_find(const struct gm_rules *rules, uid_t uid, const char *name,
                    struct gm_settings *settings, char *text, size_t size);
+
+/* What holds for such a program when it starts: of each the first rule that says it. */
+void gm_rules_start(const struct gm_rules *rules, uid_t uid, const char *name,
+                    struct gm_start *start);
 
 /* What all programs of `uid` may have together. */
 void gm_rules_totals(const struct gm_rules *rules, uid_t uid, struct gm_user_totals *totals);

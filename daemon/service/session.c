@@ -31,6 +31,7 @@
 #include "daemon/core/tunables.h"
 #include "daemon/memory/files.h"
 #include "daemon/service/bounds.h"
+#include "daemon/service/placing.h"
 #include "daemon/service/users.h"
 
 #define NO_APP UINT32_MAX
@@ -91,6 +92,7 @@ struct gm_sessions {
     struct gm_session_list line, asking;
     uint32_t n_line;
     struct gm_bounds bounds;
+    struct gm_view view;
     uint32_t visitors, max_visitors; /* connections of no app that are not ending */
     uint32_t apps, max_apps;
     uint32_t apps_by_files; /* how many apps the limit of open files allows */
@@ -675,6 +677,21 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
     uv_timer_stop(&session->timer);
 }
 
+/* It stays NEW: its program connects anew for all else. */
+static void place(struct gm_session *session, const struct gm_wire_message *message)
+{
+    const struct gm_placing who = {.pid = session->pid,
+                                   .uid = session->uid,
+                                   .body = message->body,
+                                   .tokens = message->entries,
+                                   .n = message->count};
+    struct gm_msg_placed answer;
+    struct gm_place_entry entries[GM_DEVICES_VISIBLE];
+    const uint32_t n =
+        gm_placing(session->all->control, &session->all->view, &who, &answer, entries);
+    gm_session_send(session, GM_MSG_PLACED, &answer, entries, n, NULL, 0);
+}
+
 /* ---- documents ---- */
 
 /*
@@ -814,6 +831,9 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
     switch (message->type) {
     case GM_MSG_HELLO:
         hello(session, message->body);
+        return;
+    case GM_MSG_PLACE:
+        place(session, message);
         return;
     case GM_MSG_STATUS:
         ask(session, GM_MSG_STATUS_IS, 0);
@@ -1098,6 +1118,7 @@ int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_m
     all->machine = machine;
     all->control = control;
     all->max_apps = max_apps;
+    all->view = gm_view_own();
     all->max_visitors = gm_files_kept() * 2 / 3;
     all->apps_by_files = gm_files_divide() / GM_SESSION_FILES;
     all->bounds.max_files = gm_files_limit() / GM_SESSION_OTHERS;

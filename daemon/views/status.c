@@ -5,6 +5,7 @@
 
 #include "common/features.h"
 #include "common/units.h"
+#include "common/visible.h"
 #include "daemon/core/snapshot.h"
 #include "daemon/views/log.h"
 #include "daemon/views/why.h"
@@ -120,6 +121,8 @@ static cJSON *describe_app(const struct gm_snapshot *snapshot, const struct gm_s
     add_features_off(object, app->features_off);
     cJSON_AddStringToObject(object, "ignored", app->ignored);
     add_why(object, snapshot, app);
+    cJSON_AddStringToObject(object, "placed",
+                            app->placed != GM_WHY_NONE ? gm_why_text(app->placed) : "");
     return object;
 }
 
@@ -127,12 +130,8 @@ static cJSON *describe_app(const struct gm_snapshot *snapshot, const struct gm_s
 
 static void add_uuid(cJSON *object, const uint8_t uuid[16])
 {
-    char text[48] = "GPU-";
-    size_t at = 4;
-    for (int i = 0; i < 16; i++)
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s%02x",
-                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", (unsigned)uuid[i]);
-    cJSON_AddStringToObject(object, "uuid", text);
+    char text[GM_UUID_TEXT];
+    cJSON_AddStringToObject(object, "uuid", gm_uuid_format(uuid, text));
 }
 
 static void add_tiers(cJSON *object, const struct gm_snapshot_gpu *gpu)

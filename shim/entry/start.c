@@ -16,7 +16,9 @@
 #include "shim/gate/contexts.h"
 #include "shim/gate/drain.h"
 #include "shim/gate/gate.h"
+#include "shim/handlers/handlers.h"
 #include "shim/link/link.h"
+#include "shim/link/place.h"
 #include "shim/map/mapper.h"
 #include "shim/memory/ahead.h"
 #include "shim/memory/freed.h"
@@ -346,4 +348,32 @@ enum gm_boot_state gm_start(void)
     if (state == GM_BOOT_PASS)
         gm_gate_attach(NULL, NULL, false, NULL);
     return state;
+}
+
+/* ---- before the driver starts ---- */
+
+static _Atomic bool gm_start_is_placed;
+
+static void gm_start_place(void)
+{
+    gm_start_open_log();
+    gm_start_is_placed = gm_place();
+}
+
+/* In any state. If the driver does not start with the list of GPUs that was made here, it may with
+ * the program's own. */
+CUresult gm_on_cuInit(unsigned int flags)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (gm_start_is_off())
+        return gm_real.cuInit(flags);
+    pthread_once(&once, gm_start_place);
+    const CUresult result = gm_real.cuInit(flags);
+    if (!gm_start_is_placed ||
+        (result != CUDA_ERROR_NO_DEVICE && result != CUDA_ERROR_INVALID_DEVICE))
+        return result;
+    gm_start_is_placed = false;
+    gm_place_undo();
+    gm_log(GM_LOG_WARN, "the driver does not start with its GPUs in another order: as they were");
+    return gm_real.cuInit(flags);
 }

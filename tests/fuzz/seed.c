@@ -90,6 +90,13 @@ static union body body_of(enum gm_msg_type type)
         body.hello =
             (struct gm_msg_hello){.role = GM_ROLE_APP, .name = "python3", .group = "train"};
         break;
+    case GM_MSG_PLACE:
+        body.place = (struct gm_msg_place){
+            .flags = GM_PLACE_HAS_LIST | GM_PLACE_IS_RANKED, .nodes = 3, .name = "python3"};
+        break;
+    case GM_MSG_PLACED:
+        body.placed = (struct gm_msg_placed){.text = "GPU 1 comes first"};
+        break;
     case GM_MSG_ENTER:
         body.enter = (struct gm_msg_enter){.cookie = 9, .gpu = 1};
         break;
@@ -317,7 +324,7 @@ static void emit_faults(void)
     make(GM_MSG_WANT, 0);
     put16(type_at, 15);
     emit_broken(GM_WIRE_BAD_TYPE, "gap");
-    put16(type_at, 43);
+    put16(type_at, 44);
     emit_broken(GM_WIRE_BAD_TYPE, "beyond");
 
     make(GM_MSG_CLOSE, 0);

@@ -4,7 +4,7 @@
 # sees one of them only knows it by another number.
 export SIMCUDA_DEVICES=2 SIMCUDA_MEMORY=1G,512M
 . "$(dirname "$0")/lib.sh"
-start_daemon --gpu all --record "$dir/trace"
+start_daemon --gpu all --place off --record "$dir/trace"
 
 # gpu_at INDEX KEY: a number of that GPU
 gpu_at() {

@@ -46,7 +46,7 @@
  *   SIMCUDA_MEMORY=SIZE,...      of each device; the last is that of all further ones (1G)
  *   SIMCUDA_DEVICES=N            1 to 8 (1)
  *   SIMCUDA_COMPUTE_MODE=N       the attribute says that; contexts can be made all the same (0)
- *   CUDA_VISIBLE_DEVICES=N,...   those of them that this process sees, in this order (all)
+ *   CUDA_VISIBLE_DEVICES=N|UUID,...  those of them that this process sees, in this order (all)
  *   SIMCUDA_DIR=PATH             where processes meet that see the same devices
  *                                (/dev/shm/simcuda-UID); the uuid of a device follows from the path
  *                                and the number
@@ -74,6 +74,7 @@
  * This file: options, the state of the process, faults, error names.
  */
 #include "common/clock.h"
+#include "common/visible.h"
 #include "tests/simcuda/device_file.h"
 #include "tests/simcuda/sim.h"
 
@@ -370,20 +371,45 @@ static bool read_memory(uint64_t memory[SIM_DEVICES_MAX])
     return true;
 }
 
-/* CUDA_VISIBLE_DEVICES: numbers of devices; as with CUDA it ends at the first that is none. */
+/* The device that a token of CUDA_VISIBLE_DEVICES names: a number, with whatever behind it, or the
+ * begin of a UUID. -1: none. */
+static int read_token(const char *token, int there)
+{
+    const size_t length = strcspn(token, ",");
+    char *end;
+    int found = -1;
+    if (strncmp(token, "GPU-", 4) != 0) {
+        const long number = strtol(token, &end, 10);
+        return end > token && number >= 0 && number < there ? (int)number : -1;
+    }
+    for (int i = 0; i < there; i++) {
+        uint8_t uuid[16];
+        char text[GM_UUID_TEXT];
+        sim_device_uuid(i, sim_options.dir_hash, uuid);
+        if (strncmp(gm_uuid_format(uuid, text), token, length) == 0)
+            found = found == -1 ? i : -2;
+    }
+    return found;
+}
+
+/* CUDA_VISIBLE_DEVICES: as with CUDA the list ends at the first token that names no device, and one
+ * that names a device twice is empty. */
 static void read_visible(const uint64_t memory[SIM_DEVICES_MAX])
 {
     const char *text = getenv("CUDA_VISIBLE_DEVICES");
     const int there = sim_options.devices;
+    bool is_named[SIM_DEVICES_MAX] = {false};
     if (text != NULL)
         sim_options.devices = 0;
-    while (text != NULL && sim_options.devices < there) {
-        const char *end;
-        uint64_t number;
-        if (!parse_number(text, &end, &number) || number >= (uint64_t)there)
+    for (int device; text != NULL && (device = read_token(text, there)) >= 0;) {
+        if (is_named[device]) {
+            sim_options.devices = 0;
             break;
-        sim_options.number[sim_options.devices++] = (int)number;
-        text = *end == ',' ? end + 1 : NULL;
+        }
+        is_named[device] = true;
+        sim_options.number[sim_options.devices++] = device;
+        text = strchr(text, ',');
+        text = text != NULL ? text + 1 : NULL;
     }
     for (int i = 0; getenv("CUDA_VISIBLE_DEVICES") == NULL && i < there; i++)
         sim_options.number[i] = i;
@@ -411,8 +437,10 @@ static bool read_options(void)
         return false;
     }
     sim_options.devices = (int)devices;
+    if (!read_dir()) /* UUIDs follow from it */
+        return false;
     read_visible(memory);
-    return read_lacks() && read_faults() && read_unsafe() && read_dir();
+    return read_lacks() && read_faults() && read_unsafe();
 }
 
 /* ---- the state of the process ---- */

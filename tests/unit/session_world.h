@@ -45,6 +45,7 @@ struct played {
     bool is_chatty; /* end the app's neighbour when an app leaves */
     uint64_t last[APPS];
     struct gm_wishes wishes;
+    struct gm_place_request place;
     uint64_t since;
     struct gm_set_request set;
     char command[64];
@@ -88,6 +89,20 @@ int gm_machine_join(struct gm_machine *m, const struct gm_newcomer *who, const c
     }
     snprintf(why, why_size, "no place");
     return -ENOSPC;
+}
+
+/* It puts the program's devices into the opposite order. */
+void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *request,
+                    struct gm_place_answer *answer)
+{
+    assert_ptr_equal(binds, &machine.binds);
+    assert_int_equal(request->pid, getpid());
+    assert_int_equal(request->uid, asker);
+    engine.place = *request;
+    *answer = (struct gm_place_answer){.gpu = 1, .device = 7, .why = GM_WHY_BIND_ROOM};
+    for (uint32_t i = 0; i < request->n; i++)
+        answer->order[i] = request->n - 1 - i;
+    answer->is_changed = request->kept == GM_WHY_NONE && request->n > 1;
 }
 
 int gm_machine_places(const struct gm_machine *m)
@@ -276,7 +291,7 @@ static void say_hello(int peer, enum gm_role role)
     assert_int_equal(gm_sock_send_message(peer, GM_MSG_HELLO, &hello, NULL, 0, NULL, 0), 0);
 }
 
-static int say_free(int peer, uint64_t cookie)
+__attribute__((unused)) static int say_free(int peer, uint64_t cookie)
 {
     struct gm_msg_free body = {.cookie = cookie};
     return gm_sock_send_message(peer, GM_MSG_FREE, &body, NULL, 0, NULL, 0);
@@ -309,7 +324,8 @@ static void expect_end(int peer)
     close(peer);
 }
 
-static void expect_refused(int peer, enum gm_refusal reason, const char *text)
+__attribute__((unused)) static void expect_refused(int peer, enum gm_refusal reason,
+                                                   const char *text)
 {
     const struct gm_msg_refused *body = expect(peer, GM_SESSION_NEW, GM_MSG_REFUSED);
     assert_int_equal(body->reason, reason);
@@ -318,7 +334,7 @@ static void expect_refused(int peer, enum gm_refusal reason, const char *text)
     expect_end(peer);
 }
 
-static int join(uint32_t *app)
+__attribute__((unused)) static int join(uint32_t *app)
 {
     int peer = connect_peer();
     say_hello(peer, GM_ROLE_APP);

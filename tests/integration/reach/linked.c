@@ -51,7 +51,7 @@ int main(void)
 
     CHECK(gm_is_wrapper((void *)cuStreamQuery, "cuStreamQuery"), "linked");
     CHECK(gm_is_wrapper((void *)cuMemAlloc_v2, "cuMemAlloc_v2"), "linked");
-    CHECK(gm_in_driver((void *)cuInit), "linked");
+    CHECK(gm_in_driver((void *)cuDriverGetVersion), "linked");
 
     for (size_t i = 0; i < sizeof(lookups) / sizeof(lookups[0]); i++) {
         const char *name = lookups[i].name;

@@ -92,7 +92,7 @@ static void test_handle(void)
         CHECK(gm_is_wrapper(found, hooks[i].symbol), "%s from %s", hooks[i].symbol,
               gm_owner(found));
     }
-    static const char *const others[] = {"cuInit", "cuMemFreeHost", "cuEventRecord",
+    static const char *const others[] = {"cuDriverGetVersion", "cuMemFreeHost", "cuEventRecord",
                                          "reach_resolve"};
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         CHECK(gm_in_driver(dlsym(library, others[i])), "%s", others[i]);
@@ -313,7 +313,8 @@ static void test_proc(void)
           "from %s", gm_owner(found));
 
     /* What is not hooked is the driver's. */
-    CHECK(get("cuInit", &found, 13000, 0, NULL) == CUDA_SUCCESS && gm_in_driver(found), "cuInit");
+    CHECK(get("cuDriverGetVersion", &found, 13000, 0, NULL) == CUDA_SUCCESS && gm_in_driver(found),
+          "cuDriverGetVersion");
     CHECK(get("cuEventRecord", &found, 13000, 0, NULL) == CUDA_SUCCESS && gm_in_driver(found),
           "cuEventRecord");
 
@@ -400,8 +401,9 @@ static void test_no_driver(void)
         exit(77);
     }
     CHECK(query && query(NULL) == CUDA_ERROR_NO_DEVICE, "query");
-    CHECK(get && get("cuInit", &found, 2000, 0, NULL) == CUDA_ERROR_NO_DEVICE && !found, "get");
-    CHECK(!dlsym(RTLD_DEFAULT, "cuInit"), "not hooked, so nobody has it");
+    CHECK(get && get("cuDriverGetVersion", &found, 2000, 0, NULL) == CUDA_ERROR_NO_DEVICE && !found,
+          "get");
+    CHECK(!dlsym(RTLD_DEFAULT, "cuDriverGetVersion"), "not hooked, so nobody has it");
 }
 #endif
 

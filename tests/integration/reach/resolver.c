@@ -26,7 +26,7 @@ static const struct entry {
 #define GM_HOOK(api, symbol, since, mode, kind, params, args) {#api, (void *)symbol, since, mode},
 #include "shim/driver/hooks.def"
 #undef GM_HOOK
-    {"cuInit", (void *)cuInit, 2000, ANY},
+    {"cuDriverGetVersion", (void *)cuDriverGetVersion, 2020, ANY},
     {"cuMemFreeHost", (void *)cuMemFreeHost, 2000, ANY},
     {"cuEventRecord", (void *)cuEventRecord, 2000, LEGACY},
 };

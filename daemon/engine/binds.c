@@ -1,0 +1,303 @@
+/* Bound programs: see binds.h. */
+#include "daemon/engine/binds.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "common/clock.h"
+#include "common/sums.h"
+#include "daemon/core/room.h"
+#include "daemon/core/snapshot.h"
+#include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/room.h"
+
+static int attribute(const struct gm_engine *engine, CUdevice_attribute which)
+{
+    int value = 0;
+    return engine->cuda.cuDeviceGetAttribute(&value, which, engine->device) == CUDA_SUCCESS &&
+                   value > 0
+               ? value
+               : 0;
+}
+
+static struct gm_bind_chip chip_of(const struct gm_engine *engine)
+{
+    struct gm_bind_chip chip = {
+        .multiprocessors = (uint32_t)attribute(engine, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+        .blocks = (uint32_t)attribute(engine, CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR),
+        .threads = (uint32_t)attribute(engine, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR),
+        .registers =
+            (uint32_t)attribute(engine, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR),
+        .shared =
+            (uint32_t)attribute(engine, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
+    };
+    if (chip.multiprocessors == 0) /* a program of which nothing is known must fill it */
+        chip.multiprocessors = 1;
+    return chip;
+}
+
+int gm_binds_open(struct gm_binds *binds, struct gm_engine *const *engines, uint32_t n_engines,
+                  uint32_t max_apps)
+{
+    const struct gm_cuda *cuda = &engines[0]->cuda;
+    int count = 0;
+    *binds = (struct gm_binds){.engines = engines,
+                               .n_engines = n_engines,
+                               .max_apps = max_apps,
+                               .max = max_apps + GM_BINDS_MORE};
+    binds->bound = calloc(binds->max, sizeof *binds->bound);
+    if (!binds->bound)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < binds->n_engines; i++)
+        binds->chips[i] = chip_of(binds->engines[i]);
+    if (cuda->cuDeviceGetCount(&count) != CUDA_SUCCESS || count > (int)GM_DEVICES_VISIBLE)
+        return 0; /* no device is known by name: every order stays */
+    for (; binds->devices.n < (uint32_t)count; binds->devices.n++) {
+        CUdevice device;
+        CUuuid uuid;
+        if (cuda->cuDeviceGet(&device, (int)binds->devices.n) != CUDA_SUCCESS ||
+            cuda->cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS)
+            break;
+        __builtin_memcpy(binds->devices.uuid[binds->devices.n], uuid.bytes, sizeof uuid.bytes);
+    }
+    if (binds->devices.n < (uint32_t)count)
+        binds->devices.n = 0;
+    return 0;
+}
+
+void gm_binds_close(struct gm_binds *binds)
+{
+    free(binds->bound);
+    binds->bound = NULL;
+}
+
+/* ---- who is bound ---- */
+
+static bool is_over(const struct gm_binding *bound)
+{
+    return kill(bound->pid, 0) != 0 && errno == ESRCH;
+}
+
+/* Forget those whose processes have ended. */
+static void sweep(struct gm_binds *binds)
+{
+    for (uint32_t i = binds->n; i-- > 0;)
+        if (is_over(&binds->bound[i]))
+            binds->bound[i] = binds->bound[--binds->n];
+}
+
+static struct gm_binding *find(const struct gm_binds *binds, pid_t pid)
+{
+    for (uint32_t i = 0; i < binds->n; i++)
+        if (binds->bound[i].pid == pid)
+            return &binds->bound[i];
+    return NULL;
+}
+
+static bool sees(const struct gm_binding *bound, uint32_t device)
+{
+    for (uint32_t i = 0; i < bound->n; i++)
+        if (bound->device[i] == device)
+            return true;
+    return false;
+}
+
+/* One of the same program that sees the same devices. Processes of one program share its devices
+ * out by their numbers, so all must have them in the same order. */
+static const struct gm_binding *find_family(const struct gm_binds *binds,
+                                            const struct gm_place_request *request)
+{
+    for (uint32_t i = 0; i < binds->n; i++) {
+        const struct gm_binding *bound = &binds->bound[i];
+        bool is_same = bound->family == request->family && bound->uid == request->uid &&
+                       bound->pid != request->pid && bound->n == request->n;
+        for (uint32_t k = 0; k < request->n && is_same; k++)
+            is_same = sees(bound, request->device[k]);
+        if (is_same)
+            return bound;
+    }
+    return NULL;
+}
+
+/* Remember it. One user's programs take three quarters of the places at most, as in the session's
+ * bounds; who finds none is bound all the same, and counts when it is there. */
+static void note(struct gm_binds *binds, const struct gm_binding *bound)
+{
+    struct gm_binding *its = find(binds, bound->pid);
+    uint32_t of_user = 0;
+    for (uint32_t i = 0; i < binds->n; i++)
+        of_user += binds->bound[i].uid == bound->uid;
+    if (!its && binds->n < binds->max && of_user < binds->max - binds->max / 4)
+        its = &binds->bound[binds->n++];
+    if (its)
+        *its = *bound;
+}
+
+/* ---- what is on each GPU ---- */
+
+/* Thousandths of the time that it wants. Of one that has just come nothing is known: all. */
+static uint32_t time_of(const struct gm_engine *engine, uint32_t id)
+{
+    struct gm_sched_account account;
+    if (!gm_engine_account(engine, id, &account))
+        return GM_BIND_WHOLE;
+    const uint64_t wanted = (account.run_ns + account.wait_ns) / GM_MS;
+    const uint64_t all = wanted + account.idle_ns / GM_MS;
+    return all < GM_BIND_KNOWN_NS / GM_MS ? GM_BIND_WHOLE
+                                          : (uint32_t)(wanted * GM_BIND_WHOLE / all);
+}
+
+/* The app as it is there; at least what it was bound with, if that was for this GPU. */
+static struct gm_bind_program app_on(const struct gm_binds *binds, uint32_t gpu, uint32_t id,
+                                     const struct gm_binding *bound)
+{
+    const struct gm_engine *engine = binds->engines[gpu];
+    struct gm_bind_program program = {0};
+    if (bound && bound->gpu == gpu)
+        program = bound->program;
+    const uint64_t needed = gm_room_needed(engine->table, id) + engine->table->apps[id].fixed;
+    if (needed > program.need)
+        program.need = needed;
+    program.time = time_of(engine, id);
+    return program;
+}
+
+/* Count an app on all GPUs where it is. Returns whether it is on any. */
+static bool count_app(const struct gm_binds *binds, uint32_t id, struct gm_bind_gpu *gpus,
+                      struct gm_binding **its)
+{
+    bool is_there = false;
+    *its = NULL;
+    for (uint32_t i = 0; i < binds->n_engines; i++) {
+        const struct gm_app *app = &binds->engines[i]->apps[id];
+        if (app->state == GM_APP_UNUSED)
+            continue;
+        if (!is_there)
+            *its = find(binds, app->pid);
+        is_there = true;
+        const struct gm_bind_program program = app_on(binds, i, id, *its);
+        gm_bind_take(&gpus[i], &program);
+    }
+    return is_there;
+}
+
+/* Each GPU as it is, without the process `but`. */
+static void describe(const struct gm_binds *binds, pid_t but, struct gm_bind_gpu gpus[GM_GPUS_MAX])
+{
+    const uint64_t now = gm_now();
+    for (uint32_t i = 0; i < binds->n; i++)
+        binds->bound[i].is_there = false;
+    for (uint32_t i = 0; i < binds->n_engines; i++)
+        gpus[i] = (struct gm_bind_gpu){.chip = binds->chips[i],
+                                       .budget = gm_engine_offered(binds->engines[i])};
+    for (uint32_t id = 0; id < binds->max_apps; id++) {
+        struct gm_binding *its;
+        if (count_app(binds, id, gpus, &its) && its)
+            its->is_there = true;
+    }
+    for (uint32_t i = 0; i < binds->n; i++) {
+        const struct gm_binding *bound = &binds->bound[i];
+        if (!bound->is_there && bound->pid != but && bound->gpu != GM_BIND_NONE &&
+            now - bound->at < GM_BIND_WAY_NS)
+            gm_bind_take(&gpus[bound->gpu], &bound->program);
+    }
+}
+
+/* ---- placing ---- */
+
+/* The index of the machine's GPU that has this number; GM_BIND_NONE: it is not shared. */
+static uint32_t gpu_of(const struct gm_binds *binds, uint32_t device)
+{
+    for (uint32_t i = 0; i < binds->n_engines; i++)
+        if (binds->engines[i]->config.gpu == (int)device)
+            return i;
+    return GM_BIND_NONE;
+}
+
+/* The place of a device in the program's order. */
+static uint32_t place_of(const struct gm_place_request *request, uint32_t device)
+{
+    uint32_t at = 0;
+    while (at < request->n && request->device[at] != device)
+        at++;
+    return at;
+}
+
+/* The chosen GPU, then the others that are shared, those with most left first, then the rest as it
+ * was. */
+static void put_in_order(const struct gm_binds *binds, const struct gm_bind_gpu *gpus,
+                         const struct gm_place_request *request, uint64_t allowed,
+                         struct gm_place_answer *answer)
+{
+    uint32_t at = 0;
+    for (uint32_t next = answer->gpu; next != GM_BIND_NONE;) {
+        answer->order[at++] = place_of(request, (uint32_t)binds->engines[next]->config.gpu);
+        allowed &= ~(1ull << next);
+        next = gm_bind_choose(gpus, binds->n_engines, allowed, &request->program).gpu;
+    }
+    for (uint32_t i = 0; i < request->n; i++)
+        if (gpu_of(binds, request->device[i]) == GM_BIND_NONE)
+            answer->order[at++] = i;
+}
+
+/* The GPU and the order for a program whose GPUs may be put in order. */
+static void choose(const struct gm_binds *binds, const struct gm_bind_gpu *gpus,
+                   const struct gm_place_request *request, struct gm_place_answer *answer)
+{
+    const struct gm_binding *family = find_family(binds, request);
+    uint64_t allowed = 0;
+    if (family) {
+        for (uint32_t i = 0; i < request->n; i++)
+            answer->order[i] = place_of(request, family->device[i]);
+        answer->gpu = family->gpu;
+        answer->why = GM_WHY_BIND_FAMILY;
+        return;
+    }
+    for (uint32_t i = 0; i < request->n; i++) {
+        const uint32_t gpu = gpu_of(binds, request->device[i]);
+        allowed |= gpu != GM_BIND_NONE ? 1ull << gpu : 0;
+    }
+    const struct gm_bind_choice choice =
+        gm_bind_choose(gpus, binds->n_engines, allowed, &request->program);
+    answer->gpu = choice.gpu;
+    answer->why = choice.gpu != GM_BIND_NONE ? choice.why : GM_WHY_BIND_ELSEWHERE;
+    put_in_order(binds, gpus, request, allowed, answer);
+}
+
+void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *request,
+                    struct gm_place_answer *answer)
+{
+    struct gm_bind_gpu gpus[GM_GPUS_MAX];
+    struct gm_binding bound = {.pid = request->pid,
+                               .family = request->family,
+                               .uid = request->uid,
+                               .n = request->n,
+                               .at = gm_now(),
+                               .program = request->program};
+    *answer = (struct gm_place_answer){.gpu = GM_BIND_NONE, .why = request->kept};
+    for (uint32_t i = 0; i < request->n; i++)
+        answer->order[i] = i;
+    sweep(binds);
+    describe(binds, request->pid, gpus);
+    if (request->kept == GM_WHY_NONE)
+        choose(binds, gpus, request, answer);
+    else if (request->n > 0) /* most programs take their first */
+        answer->gpu = gpu_of(binds, request->device[0]);
+    if (answer->gpu != GM_BIND_NONE)
+        answer->device = binds->engines[answer->gpu]->config.gpu;
+    bound.gpu = answer->gpu;
+    bound.why = answer->why;
+    for (uint32_t i = 0; i < request->n; i++) {
+        bound.device[i] = (uint8_t)request->device[answer->order[i]];
+        answer->is_changed = answer->is_changed || answer->order[i] != i;
+    }
+    note(binds, &bound);
+}
+
+void gm_binds_show(const struct gm_binds *binds, uint32_t gpu, struct gm_snapshot_app *app)
+{
+    const struct gm_binding *bound = find(binds, app->pid);
+    const bool is_moved = bound && bound->gpu != gpu && bound->gpu != GM_BIND_NONE;
+    app->placed = !bound ? GM_WHY_NONE : is_moved ? GM_WHY_BIND_ITSELF : bound->why;
+}

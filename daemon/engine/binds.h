@@ -1,0 +1,76 @@
+/*
+ * Which GPU each program is bound to. A program asks at its first cuInit, before it connects
+ * (PLACE): core/bind decides, by what the programs on each GPU need and by those that are on their
+ * way there. What was decided holds for the life of the process and is shown by the status.
+ *
+ * What a program was bound with counts on its GPU until it has memory there; then the larger of
+ * that and what it needs. One that does not connect within GM_BIND_WAY_NS counts no more.
+ *
+ * The machine owns it. Called by the service; calls the engines. Loop thread only.
+ */
+#ifndef GM_DAEMON_ENGINE_BINDS_H
+#define GM_DAEMON_ENGINE_BINDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/shm.h"
+#include "common/visible.h"
+#include "daemon/core/bind.h"
+
+struct gm_engine;
+struct gm_snapshot_app;
+
+struct gm_binding {
+    pid_t pid;
+    pid_t family; /* the process that its program began with; its own if there is no other */
+    uid_t uid;
+    uint32_t gpu; /* an index of the machine's; GM_BIND_NONE: none that is shared */
+    uint64_t at;
+    enum gm_why why;
+    uint32_t n; /* devices that it sees, by their numbers on the machine, in its order */
+    uint8_t device[GM_DEVICES_VISIBLE];
+    struct gm_bind_program program;
+    bool is_there; /* it has memory on a GPU: as it was last looked at */
+};
+
+struct gm_binds {
+    struct gm_engine *const *engines; /* the machine's */
+    uint32_t n_engines, max_apps;
+    uint32_t n, max;
+    struct gm_binding *bound;  /* in no order */
+    struct gm_devices devices; /* all that the machine has, shared or not */
+    struct gm_bind_chip chips[GM_GPUS_MAX];
+};
+
+/* When the engines are open. 0 or -ENOMEM. */
+int gm_binds_open(struct gm_binds *binds, struct gm_engine *const *engines, uint32_t n_engines,
+                  uint32_t max_apps);
+void gm_binds_close(struct gm_binds *binds);
+
+struct gm_place_request {
+    pid_t pid, family;
+    uid_t uid;
+    enum gm_why kept; /* NONE: its GPUs may be put into another order */
+    uint32_t n;       /* devices that it sees, by their numbers on the machine, in its order */
+    uint32_t device[GM_DEVICES_VISIBLE];
+    struct gm_bind_program program;
+};
+
+struct gm_place_answer {
+    bool is_changed;                    /* the order is another one than the program's */
+    uint32_t order[GM_DEVICES_VISIBLE]; /* of the request's devices, by their place in it */
+    uint32_t gpu; /* which of the machine's the program is bound to; GM_BIND_NONE: none */
+    int device;   /* its number on the machine */
+    enum gm_why why;
+};
+
+/* Bind a program. */
+void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *request,
+                    struct gm_place_answer *answer);
+
+/* Why the program is on the GPU of this index. */
+void gm_binds_show(const struct gm_binds *binds, uint32_t gpu, struct gm_snapshot_app *app);
+
+#endif

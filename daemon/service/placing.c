@@ -1,0 +1,99 @@
+/* Placing programs: see placing.h. */
+#include "daemon/service/placing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/nodes.h"
+#include "daemon/service/process.h"
+#include "daemon/service/users.h"
+
+struct gm_view gm_view_own(void)
+{
+    const char *order = getenv("CUDA_DEVICE_ORDER");
+    return (struct gm_view){
+        .nodes = gm_nodes(),
+        .is_part = getenv("CUDA_VISIBLE_DEVICES") != NULL,
+        .is_by_bus = order && strcmp(order, "PCI_BUS_ID") == 0,
+    };
+}
+
+/* Why the order stays, by what was said; NONE: it need not. */
+static enum gm_why why_kept(const struct gm_control *control, const struct gm_placing *who)
+{
+    const uint32_t flags = who->body->flags;
+    struct gm_start start;
+    if ((flags & GM_PLACE_SAYS_OFF) != 0)
+        return GM_WHY_BIND_OFF;
+    if ((flags & GM_PLACE_SAYS_ORDER) != 0)
+        return GM_WHY_NONE;
+    if ((flags & GM_PLACE_IS_RANKED) != 0)
+        return GM_WHY_BIND_RANKED;
+    gm_rules_start(&control->options->rules, who->uid, who->body->name, &start);
+    if (start.place != GM_PLACE_UNSAID)
+        return start.place == GM_PLACE_OFF ? GM_WHY_BIND_OFF : GM_WHY_NONE;
+    return control->options->place == 0 ? GM_WHY_BIND_OFF : GM_WHY_NONE;
+}
+
+/* The devices that it sees, in its order. Returns why the order stays all the same. */
+static enum gm_why read_devices(const struct gm_devices *devices, const struct gm_view *view,
+                                const struct gm_placing *who, struct gm_place_request *request)
+{
+    const uint32_t flags = who->body->flags;
+    const bool is_by_bus = (flags & GM_PLACE_BY_BUS) != 0;
+    const bool has_numbers = !view->is_part && is_by_bus == view->is_by_bus;
+    if (who->body->nodes != view->nodes)
+        return GM_WHY_BIND_VIEW;
+    if ((flags & GM_PLACE_HAS_LIST) != 0) {
+        request->n = gm_devices_read(devices, who->tokens, who->n, has_numbers, request->device);
+        return request->n > 0 ? GM_WHY_NONE : GM_WHY_BIND_LIST;
+    }
+    if (!has_numbers)
+        return GM_WHY_BIND_VIEW;
+    for (; request->n < devices->n; request->n++)
+        request->device[request->n] = request->n;
+    return GM_WHY_NONE;
+}
+
+static void tell(const struct gm_placing *who, const struct gm_place_answer *chosen,
+                 struct gm_msg_placed *answer)
+{
+    char user[GM_USERS_NAME], kind[64];
+    if (chosen->gpu == GM_BIND_NONE || !chosen->is_changed) {
+        snprintf(answer->text, sizeof answer->text, "%s", gm_why_text(chosen->why));
+        return;
+    }
+    snprintf(answer->text, sizeof answer->text, "GPU %d comes first: %s", chosen->device,
+             gm_why_text(chosen->why));
+    snprintf(kind, sizeof kind, "placed of %u", who->uid);
+    gm_log_like(GM_LOG_INFO, kind, "%s (pid %d, %s): %s", who->body->name, (int)who->pid,
+                gm_users_name(who->uid, user), answer->text);
+}
+
+uint32_t gm_placing(struct gm_control *control, const struct gm_view *view,
+                    const struct gm_placing *who, struct gm_msg_placed *answer,
+                    struct gm_place_entry entries[GM_DEVICES_VISIBLE])
+{
+    struct gm_machine *machine = control->machine;
+    const struct gm_devices *devices = &machine->binds.devices;
+    struct gm_place_request request = {.pid = who->pid, .uid = who->uid};
+    struct gm_place_answer chosen;
+    request.program.time = GM_BIND_WHOLE;
+    request.kept = why_kept(control, who);
+    const enum gm_why unread = read_devices(devices, view, who, &request);
+    if (request.kept == GM_WHY_NONE)
+        request.kept = machine->n < 2 ? GM_WHY_BIND_ONLY : unread;
+    request.family = gm_process_family(who->pid, who->body->name);
+    gm_binds_place(&machine->binds, &request, &chosen);
+    memset(answer, 0, sizeof *answer);
+    memset(entries, 0, GM_DEVICES_VISIBLE * sizeof *entries);
+    tell(who, &chosen, answer);
+    for (uint32_t i = 0; chosen.is_changed && i < request.n; i++) {
+        const uint32_t token = chosen.order[i];
+        entries[i].token = token;
+        memcpy(entries[i].uuid, devices->uuid[request.device[token]], sizeof entries[i].uuid);
+    }
+    return chosen.is_changed ? request.n : 0;
+}

@@ -1,0 +1,248 @@
+/* The environment is changed by exchanging the whole array (environ), which is never freed: other
+ * threads may be reading it, and setenv may free what they read. */
+#include "shim/link/place.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/appname.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/nodes.h"
+#include "common/sock.h"
+#include "common/visible.h"
+#include "common/wire.h"
+
+#define GM_PLACE_PATIENCE (500 * GM_SLOW * GM_MS) /* for the answer */
+
+#define GM_PLACE_LIST "CUDA_VISIBLE_DEVICES"
+#define GM_PLACE_MADE "GPUMUX_PLACED"
+#define GM_PLACE_FROM "GPUMUX_PLACED_FROM"
+
+extern char **environ;
+
+static const char *gm_place_own;   /* the user's list; NULL: there is none. Written once */
+static bool gm_place_is_inherited; /* the list is one that a parent made */
+
+/* ---- the environment ---- */
+
+static bool gm_place_is_ours(const char *variable)
+{
+    static const char *const names[] = {GM_PLACE_LIST "=", GM_PLACE_MADE "=", GM_PLACE_FROM "="};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strncmp(variable, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
+/* "name=value" that is never freed; NULL: out of memory, or there is no value. */
+static char *gm_place_variable(const char *name, const char *value)
+{
+    char *text = NULL;
+    if (value == NULL || asprintf(&text, "%s=%s", name, value) < 0)
+        return NULL;
+    return text;
+}
+
+/* The list is `list` (NULL: none is set), made from `from` if `is_made`. False: out of memory. */
+static bool gm_place_export(const char *list, bool is_made, const char *from)
+{
+    size_t n = 0, at = 0;
+    while (environ != NULL && environ[n] != NULL)
+        n++;
+    char **made = malloc((n + 4) * sizeof(*made));
+    char *variables[] = {gm_place_variable(GM_PLACE_LIST, list),
+                         gm_place_variable(GM_PLACE_MADE, is_made ? list : NULL),
+                         gm_place_variable(GM_PLACE_FROM, is_made ? from : NULL)};
+    const bool is_short = made == NULL || (list != NULL && variables[0] == NULL) ||
+                          (is_made && variables[1] == NULL) ||
+                          (is_made && from != NULL && variables[2] == NULL);
+    if (is_short) {
+        free(made);
+        for (size_t i = 0; i < 3; i++)
+            free(variables[i]);
+        return false;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (!gm_place_is_ours(environ[i]))
+            made[at++] = environ[i];
+    for (size_t i = 0; i < 3; i++)
+        if (variables[i] != NULL)
+            made[at++] = variables[i];
+    made[at] = NULL;
+    __atomic_store_n(&environ, made, __ATOMIC_RELEASE);
+    return true;
+}
+
+/* Find the user's own list: if a parent made the one that is set, the one that it made it from. */
+static void gm_place_find_own(void)
+{
+    const char *list = getenv(GM_PLACE_LIST), *made = getenv(GM_PLACE_MADE);
+    gm_place_is_inherited = list != NULL && made != NULL && strcmp(list, made) == 0;
+    gm_place_own = gm_place_is_inherited ? getenv(GM_PLACE_FROM) : list;
+}
+
+void gm_place_undo(void)
+{
+    gm_place_export(gm_place_own, false, NULL);
+}
+
+/* ---- the question ---- */
+
+/* Launchers that give each process a device by its number among those of the machine. */
+static bool gm_place_is_ranked(void)
+{
+    static const char *const names[] = {
+        "LOCAL_RANK",                 /* torchrun, DeepSpeed, Accelerate */
+        "OMPI_COMM_WORLD_LOCAL_RANK", /* Open MPI */
+        "SLURM_LOCALID",              /* srun */
+        "MPI_LOCALRANKID",            /* MPICH, Intel MPI */
+        "MV2_COMM_WORLD_LOCAL_RANK",  /* MVAPICH2 */
+        "PALS_LOCAL_RANKID",          /* HPE */
+        "FLUX_TASK_LOCAL_ID",
+        "JSM_NAMESPACE_LOCAL_RANK",
+        "HOROVOD_LOCAL_RANK",
+        "GPUMUX_GROUP", /* ranks that somebody starts by hand */
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *value = getenv(names[i]);
+        if (value != NULL && value[0] != '\0')
+            return true;
+    }
+    return false;
+}
+
+static uint32_t gm_place_flags(void)
+{
+    const char *wish = getenv("GPUMUX_PLACE"), *order = getenv("CUDA_DEVICE_ORDER");
+    uint32_t flags = gm_place_own != NULL ? GM_PLACE_HAS_LIST : 0;
+    if (order != NULL && strcmp(order, "PCI_BUS_ID") == 0)
+        flags |= GM_PLACE_BY_BUS;
+    if (gm_place_is_ranked())
+        flags |= GM_PLACE_IS_RANKED;
+    if (wish == NULL || wish[0] == '\0')
+        return flags;
+    if (strcmp(wish, "off") == 0)
+        return flags | GM_PLACE_SAYS_OFF;
+    if (strcmp(wish, "order") == 0)
+        return flags | GM_PLACE_SAYS_ORDER;
+    gm_log(GM_LOG_WARN, "GPUMUX_PLACE is not off or order: going on without it");
+    return flags;
+}
+
+static bool gm_place_wait(int fd, uint64_t until)
+{
+    for (uint64_t now = gm_now(); now < until; now = gm_now()) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        if (poll(&wait, 1, (int)((until - now) / GM_MS) + 1) > 0)
+            return true;
+    }
+    return false;
+}
+
+/* Ask. Returns the entries of the answer, which are in `entries`; 0: nothing changes. */
+static uint32_t gm_place_ask(int fd, const struct gm_tokens *tokens,
+                             struct gm_place_entry entries[GM_DEVICES_VISIBLE])
+{
+    static uint64_t buffer[GM_WIRE_MAX / sizeof(uint64_t)];
+    struct gm_token_entry sent[GM_DEVICES_VISIBLE];
+    struct gm_msg_place place = {.flags = gm_place_flags(), .nodes = gm_nodes()};
+    struct gm_wire_message message;
+    int fds[GM_WIRE_FDS], n_fds = 0;
+
+    memset(sent, 0, sizeof(sent));
+    for (uint32_t i = 0; i < tokens->n; i++)
+        memcpy(sent[i].text, tokens->token[i].at, tokens->token[i].length);
+    gm_appname_own((char *)buffer, sizeof(buffer), place.name);
+    if (gm_sock_send_message(fd, GM_MSG_PLACE, &place, sent, tokens->n, NULL, 0) != 0)
+        return 0;
+    if (!gm_place_wait(fd, gm_now() + GM_PLACE_PATIENCE)) {
+        gm_log(GM_LOG_INFO, "GPUs stay in their order: the daemon does not answer");
+        return 0;
+    }
+    const ssize_t length = gm_sock_receive(fd, buffer, sizeof(buffer), fds, &n_fds);
+    for (int i = 0; i < n_fds; i++)
+        close(fds[i]);
+    if (length <= 0 ||
+        gm_wire_decode(buffer, (size_t)length, n_fds, GM_DOWN, GM_SESSION_NEW, &message) !=
+            GM_WIRE_OK ||
+        message.type != GM_MSG_PLACED)
+        return 0;
+    const struct gm_msg_placed *placed = message.body;
+    gm_log(GM_LOG_INFO, "%.*s", (int)sizeof(placed->text), placed->text);
+    if (message.count > 0)
+        memcpy(entries, message.entries, message.count * sizeof(*entries));
+    return message.count;
+}
+
+/* Whether the entries have each of the first tokens once. */
+static bool gm_place_is_order(const struct gm_place_entry *entries, uint32_t n, uint32_t tokens)
+{
+    uint64_t seen = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (entries[i].token >= n || entries[i].token >= tokens ||
+            (seen >> entries[i].token & 1) != 0)
+            return false;
+        seen |= 1ull << entries[i].token;
+    }
+    return true;
+}
+
+/* The new list, in memory of its own; NULL: there is none. */
+static char *gm_place_list(const struct gm_tokens *tokens, const struct gm_place_entry *entries,
+                           uint32_t n)
+{
+    uint32_t order[GM_DEVICES_VISIBLE];
+    if (gm_place_own == NULL) {
+        char *list = malloc(n * GM_UUID_TEXT + 1);
+        size_t at = 0;
+        for (uint32_t i = 0; list != NULL && i < n; i++) {
+            if (i > 0)
+                list[at++] = ',';
+            gm_uuid_format(entries[i].uuid, list + at);
+            at += GM_UUID_TEXT - 1;
+        }
+        return list;
+    }
+    const size_t size = strlen(gm_place_own) + 2;
+    char *list = malloc(size);
+    if (list == NULL || !gm_place_is_order(entries, n, tokens->n)) {
+        free(list);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        order[i] = entries[i].token;
+    if (gm_tokens_write(tokens, order, n, list, size) == 0) {
+        free(list);
+        return NULL;
+    }
+    return list;
+}
+
+bool gm_place(void)
+{
+    struct gm_place_entry entries[GM_DEVICES_VISIBLE];
+    struct gm_tokens tokens = {.n = 0};
+    uint32_t n = 0;
+
+    gm_place_find_own();
+    if (gm_place_own != NULL)
+        gm_tokens_cut(&tokens, gm_place_own);
+    const int fd = gm_sock_connect_any(NULL, 0);
+    if (fd >= 0) {
+        fcntl(fd, F_SETFL, O_NONBLOCK);
+        n = gm_place_ask(fd, &tokens, entries);
+        close(fd);
+    }
+    char *list = n > 0 ? gm_place_list(&tokens, entries, n) : NULL;
+    const bool is_made = list != NULL && gm_place_export(list, true, gm_place_own);
+    if (!is_made && gm_place_is_inherited)
+        gm_place_undo();
+    free(list);
+    return is_made;
+}

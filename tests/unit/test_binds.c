@@ -1,0 +1,329 @@
+/* engine/binds: who is bound to which GPU, and what counts there. The engines are played. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "daemon/core/snapshot.h"
+#include "daemon/engine/binds.h"
+#include "daemon/engine/state/state.h"
+#include "daemon/engine/step/feed.h"
+
+#define G (1ull << 30)
+#define APPS 4u
+#define GPUS 2u
+#define DEVICES 3u /* the daemon shares numbers 2 and 0 of them */
+#define SIX 6
+
+static struct gm_binds binds;
+static struct gm_engine *all[GPUS];
+static struct gm_engine engines[GPUS];
+static struct gm_app apps[GPUS][APPS];
+static struct gm_sched_account account;
+static pid_t pid[SIX]; /* processes that live */
+static uint64_t still_at;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *time);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
+{
+    if (still_at == 0)
+        return __real_clock_gettime(clock, time);
+    *time = gm_timespec(still_at);
+    return 0;
+}
+
+bool gm_engine_account(const struct gm_engine *engine, uint32_t app, struct gm_sched_account *its)
+{
+    (void)engine;
+    (void)app;
+    *its = account;
+    return true;
+}
+
+static CUresult get_count(int *count)
+{
+    *count = DEVICES;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_device(CUdevice *device, int number)
+{
+    *device = number;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_uuid(CUuuid *uuid, CUdevice device)
+{
+    memset(uuid, 0xa0 + device, sizeof *uuid);
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_attribute(int *value, CUdevice_attribute which, CUdevice device)
+{
+    (void)which;
+    (void)device;
+    *value = 16;
+    return CUDA_SUCCESS;
+}
+
+static int set_up(void **state)
+{
+    static const int numbers[GPUS] = {2, 0};
+    (void)state;
+    memset(engines, 0, sizeof engines);
+    memset(apps, 0, sizeof apps);
+    account = (struct gm_sched_account){0};
+    still_at = 1000 * GM_S;
+    for (uint32_t i = 0; i < GPUS; i++) {
+        struct gm_engine *engine = &engines[i];
+        all[i] = engine;
+        engine->config.gpu = numbers[i];
+        engine->config.budget = 16 * G;
+        engine->apps = apps[i];
+        engine->table_memory = calloc(1, gm_table_size(APPS, 64, 64));
+        engine->table = gm_table_init(engine->table_memory, APPS, 64, 64, 16 * G);
+        engine->cuda.cuDeviceGetCount = get_count;
+        engine->cuda.cuDeviceGet = get_device;
+        engine->cuda.cuDeviceGetUuid_v2 = get_uuid;
+        engine->cuda.cuDeviceGetAttribute = get_attribute;
+    }
+    for (int i = 0; i < SIX; i++) {
+        pid[i] = fork();
+        if (pid[i] == 0) {
+            pause();
+            _exit(0);
+        }
+    }
+    return gm_binds_open(&binds, all, GPUS, APPS);
+}
+
+static void end_process(int i)
+{
+    kill(pid[i], SIGKILL);
+    waitpid(pid[i], NULL, 0);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    still_at = 0;
+    for (int i = 0; i < SIX; i++)
+        end_process(i);
+    for (uint32_t i = 0; i < GPUS; i++)
+        free(engines[i].table_memory);
+    gm_binds_close(&binds);
+    return 0;
+}
+
+/* A program that sees all devices in their order. */
+static struct gm_place_request request_of(int i, uint64_t need)
+{
+    return (struct gm_place_request){.pid = pid[i],
+                                     .family = pid[i],
+                                     .uid = 7,
+                                     .n = DEVICES,
+                                     .device = {0, 1, 2},
+                                     .program = {.need = need, .time = GM_BIND_WHOLE}};
+}
+
+/* The numbers of its devices in their new order: 201 for 2, 0, 1. */
+static int place(const struct gm_place_request *request, enum gm_why why)
+{
+    struct gm_place_answer answer;
+    int order = 0;
+    bool is_changed = false;
+    gm_binds_place(&binds, request, &answer);
+    assert_int_equal(answer.why, why);
+    for (uint32_t i = 0; i < request->n; i++) {
+        order = order * 10 + (int)request->device[answer.order[i]];
+        is_changed = is_changed || answer.order[i] != i;
+    }
+    assert_int_equal(answer.is_changed, is_changed);
+    if (answer.gpu != GM_BIND_NONE)
+        assert_int_equal(answer.device, all[answer.gpu]->config.gpu);
+    return order;
+}
+
+static int place_one(int i, uint64_t need)
+{
+    const struct gm_place_request request = request_of(i, need);
+    return place(&request, GM_WHY_BIND_ROOM);
+}
+
+/* The program is an app of that GPU. */
+static void come(int i, uint32_t gpu, uint32_t id, uint64_t bytes)
+{
+    apps[gpu][id] = (struct gm_app){.state = GM_APP_RUNNING, .pid = pid[i], .uid = 7};
+    assert_true(gm_table_add_app(engines[gpu].table, id, 7));
+    ((struct gm_table_app *)(uintptr_t)&engines[gpu].table->apps[id])->committed = bytes;
+}
+
+/* Those on their way count, so that four that ask at once are two and two. Index 0 is number 2. */
+static void on_their_way(void **state)
+{
+    (void)state;
+    assert_int_equal(place_one(0, G), 201);
+    assert_int_equal(place_one(1, G), 21);
+    assert_int_equal(place_one(2, G), 201);
+    assert_int_equal(place_one(3, G), 21);
+    assert_int_equal(place_one(3, G), 21); /* the same process asks again: it counts once */
+    end_process(0);
+    end_process(2);
+    assert_int_equal(place_one(4, G), 201); /* they count no more */
+    assert_int_equal(place_one(5, G), 201);
+}
+
+/* Who does not come within five minutes does not count either. */
+static void never_came(void **state)
+{
+    (void)state;
+    assert_int_equal(place_one(0, G), 201);
+    still_at += GM_BIND_WAY_NS;
+    assert_int_equal(place_one(1, G), 201);
+}
+
+/* What a program has counts, at least what it was bound with, and where it is. */
+static void what_is_there(void **state)
+{
+    (void)state;
+    assert_int_equal(place_one(0, 10 * G), 201);
+    come(0, 0, 1, G);
+    still_at += 2 * GM_BIND_WAY_NS;
+    assert_int_equal(place_one(1, 8 * G), 21); /* 10 of 16 are promised there */
+    come(1, 0, 2, 8 * G);                      /* it takes the other all the same */
+    assert_int_equal(place_one(2, 8 * G), 21);
+    const struct gm_place_request large = request_of(3, 12 * G);
+    assert_int_equal(place(&large, GM_WHY_BIND_LOSS), 21);
+    struct gm_snapshot_app shown = {.pid = pid[1]};
+    gm_binds_show(&binds, 0, &shown);
+    assert_int_equal(shown.placed, GM_WHY_BIND_ITSELF);
+    gm_binds_show(&binds, 1, &shown);
+    assert_int_equal(shown.placed, GM_WHY_BIND_ROOM);
+    shown.pid = getpid();
+    gm_binds_show(&binds, 1, &shown);
+    assert_int_equal(shown.placed, GM_WHY_NONE);
+}
+
+/* A program may need more than it was bound with. */
+static void more_than_told(void **state)
+{
+    (void)state;
+    assert_int_equal(place_one(0, G), 201);
+    come(0, 0, 1, 14 * G);
+    assert_int_equal(place_one(1, G), 21);
+    assert_int_equal(place_one(2, 4 * G), 21); /* there is no room beside the first */
+}
+
+/* Where all wait for their turn, the time that the others want decides. */
+static void time_counts(void **state)
+{
+    struct gm_place_request request = request_of(2, 12 * G);
+    (void)state;
+    assert_int_equal(place_one(0, 12 * G), 201);
+    assert_int_equal(place_one(1, 12 * G), 21);
+    come(0, 0, 1, 12 * G);
+    account = (struct gm_sched_account){.run_ns = GM_S, .idle_ns = 9 * GM_S};
+    request.program.time = 500;
+    assert_int_equal(place(&request, GM_WHY_BIND_LOSS), 201); /* the other is on its way: all */
+}
+
+static void kept(void **state)
+{
+    struct gm_place_request request = request_of(0, G);
+    (void)state;
+    request.kept = GM_WHY_BIND_OFF;
+    assert_int_equal(place(&request, GM_WHY_BIND_OFF), 12);
+    assert_int_equal(place_one(1, G), 201); /* number 0 is taken */
+    request = request_of(2, G);
+    request.n = 1;
+    assert_int_equal(place(&request, GM_WHY_BIND_ONLY), 0);
+    request.device[0] = 1; /* not shared */
+    assert_int_equal(place(&request, GM_WHY_BIND_ELSEWHERE), 1);
+    request.n = 2; /* numbers 1 and 2 */
+    request.device[1] = 2;
+    assert_int_equal(place(&request, GM_WHY_BIND_ONLY), 21);
+    request.n = 0;
+    request.kept = GM_WHY_BIND_LIST;
+    assert_int_equal(place(&request, GM_WHY_BIND_LIST), 0);
+}
+
+/* Processes of one program have one order, whatever else is there. Not those of another user, nor
+ * those that see other devices. */
+static void families(void **state)
+{
+    struct gm_place_request request = request_of(0, G);
+    (void)state;
+    request.family = pid[5];
+    assert_int_equal(place(&request, GM_WHY_BIND_ROOM), 201);
+    request.pid = pid[1];
+    assert_int_equal(place(&request, GM_WHY_BIND_FAMILY), 201);
+    request.pid = pid[2];
+    request.device[0] = 2; /* its list is 2, 1, 0 */
+    request.device[2] = 0;
+    assert_int_equal(place(&request, GM_WHY_BIND_FAMILY), 201);
+    request.pid = pid[3];
+    request.uid = 8;
+    assert_int_equal(place(&request, GM_WHY_BIND_ROOM), 21);
+    request.pid = pid[4];
+    request.uid = 7;
+    request.n = 2; /* 2, 1 */
+    assert_int_equal(place(&request, GM_WHY_BIND_ONLY), 21);
+}
+
+/* One user cannot take all places. */
+static void places(void **state)
+{
+    struct gm_place_request request = request_of(0, 0);
+    const uint32_t most = APPS + GM_BINDS_MORE, of_one = most - most / 4;
+    pid_t many[APPS + GM_BINDS_MORE];
+    (void)state;
+    for (uint32_t i = 0; i < most; i++) {
+        many[i] = fork();
+        if (many[i] == 0) {
+            pause();
+            _exit(0);
+        }
+        request.pid = request.family = many[i];
+        place(&request, GM_WHY_BIND_ROOM);
+        assert_int_equal(binds.n, i < of_one ? i + 1 : of_one);
+    }
+    request.uid = 8;
+    request.pid = request.family = pid[1];
+    place(&request, GM_WHY_BIND_ROOM);
+    assert_int_equal(binds.n, of_one + 1);
+    for (uint32_t i = 0; i < most; i++) {
+        kill(many[i], SIGKILL);
+        waitpid(many[i], NULL, 0);
+    }
+}
+
+static void devices(void **state)
+{
+    (void)state;
+    assert_int_equal(binds.devices.n, DEVICES);
+    assert_int_equal(binds.devices.uuid[2][5], 0xa2);
+    assert_int_equal(binds.chips[1].multiprocessors, 16);
+    assert_int_equal(binds.chips[1].registers, 16);
+}
+
+#define BINDS(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        BINDS(on_their_way),   BINDS(never_came),  BINDS(what_is_there),
+        BINDS(more_than_told), BINDS(time_counts), BINDS(kept),
+        BINDS(families),       BINDS(places),      BINDS(devices),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,201 @@
+/*
+ * PLACE over a real socket: what of a program's environment, its list of devices, rules and options
+ * reaches the machine, and in which order the program is to have its devices.
+ */
+#include "tests/unit/session_world.h"
+
+#include "common/appname.h"
+#include "common/nodes.h"
+#include "daemon/service/placing.h"
+#include "daemon/service/process.h"
+
+#include <sys/wait.h>
+
+#define DEVICES 4u
+
+static const void *entries;
+static uint32_t n_entries;
+
+/* Send PLACE with the tokens of `list`; NULL: without a list. */
+static void send_place(int peer, uint32_t flags, uint64_t nodes, const char *list)
+{
+    struct gm_msg_place body = {.flags = flags, .nodes = nodes, .name = "tester"};
+    struct gm_token_entry sent[GM_DEVICES_VISIBLE];
+    struct gm_tokens tokens = {.n = 0};
+    memset(sent, 0, sizeof sent);
+    if (list) {
+        body.flags |= GM_PLACE_HAS_LIST;
+        gm_tokens_cut(&tokens, list);
+    }
+    for (uint32_t i = 0; i < tokens.n; i++)
+        memcpy(sent[i].text, tokens.token[i].at, tokens.token[i].length);
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_PLACE, &body, sent, tokens.n, NULL, 0), 0);
+}
+
+static const struct gm_msg_placed *receive_placed(int peer)
+{
+    struct gm_wire_message message = {0};
+    turn(2);
+    ssize_t length = gm_sock_receive(peer, buffer, sizeof buffer, fds, &n_fds);
+    assert_true(length > 0);
+    assert_int_equal(
+        gm_wire_decode(buffer, (size_t)length, n_fds, GM_DOWN, GM_SESSION_NEW, &message),
+        GM_WIRE_OK);
+    assert_int_equal(message.type, GM_MSG_PLACED);
+    entries = message.entries;
+    n_entries = message.count;
+    return message.body;
+}
+
+/* The tokens of the answer, "2 1 0"; "-": the order stays, and `kept` is why. */
+static const char *placed(uint32_t flags, uint64_t nodes, const char *list, enum gm_why kept)
+{
+    static char text[256];
+    size_t at = 0;
+    int peer = connect_peer();
+    send_place(peer, flags, nodes, list);
+    receive_placed(peer);
+    assert_int_equal(engine.place.kept, kept);
+    snprintf(text, sizeof text, "-");
+    for (uint32_t i = 0; i < n_entries; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%u", i > 0 ? " " : "",
+                               ((const struct gm_place_entry *)entries)[i].token);
+    close(peer);
+    turn(2);
+    return text;
+}
+
+static void set_machine(void)
+{
+    machine.n = 2;
+    machine.binds.devices.n = DEVICES;
+    for (uint32_t i = 0; i < DEVICES; i++)
+        machine.binds.devices.uuid[i][0] = (uint8_t)(0xa0 + i);
+    options.place = 1;
+}
+
+static void lists_of_the_program(void **state)
+{
+    const uint64_t nodes = gm_nodes();
+    (void)state;
+    set_machine();
+    assert_string_equal(placed(0, nodes, NULL, GM_WHY_NONE), "3 2 1 0");
+    const struct gm_place_entry *entry = entries;
+    assert_int_equal(entry[0].uuid[0], 0xa3);
+    assert_int_equal(entry[3].uuid[0], 0xa0);
+    assert_string_equal(placed(0, nodes, "1,3", GM_WHY_NONE), "1 0");
+    assert_int_equal(engine.place.n, 2);
+    assert_int_equal(engine.place.device[0], 1);
+    assert_int_equal(engine.place.device[1], 3);
+    assert_string_equal(placed(0, nodes, "GPU-a2,0", GM_WHY_NONE), "1 0");
+    assert_int_equal(engine.place.device[0], 2);
+    assert_string_equal(placed(0, nodes, "2,0,-1,1", GM_WHY_NONE), "1 0");
+    assert_string_equal(placed(0, nodes, "2", GM_WHY_NONE), "-"); /* one device stays */
+    /* nothing that is known here */
+    assert_string_equal(placed(0, nodes, "", GM_WHY_BIND_LIST), "-");
+    assert_string_equal(placed(0, nodes, "-1,0,1", GM_WHY_BIND_LIST), "-");
+    assert_string_equal(placed(0, nodes, "0,1,0", GM_WHY_BIND_LIST), "-");
+    assert_string_equal(placed(0, nodes, "GPU-ff,0", GM_WHY_BIND_LIST), "-");
+    assert_string_equal(placed(0, nodes, "MIG-a0,MIG-a1", GM_WHY_BIND_LIST), "-");
+    /* other devices, or other numbers */
+    assert_string_equal(placed(0, ~nodes, NULL, GM_WHY_BIND_VIEW), "-");
+    assert_string_equal(placed(0, ~nodes, "0,1", GM_WHY_BIND_VIEW), "-");
+    assert_string_equal(placed(GM_PLACE_BY_BUS, nodes, "0,1", GM_WHY_BIND_LIST), "-");
+    assert_string_equal(placed(GM_PLACE_BY_BUS, nodes, NULL, GM_WHY_BIND_VIEW), "-");
+    assert_string_equal(placed(GM_PLACE_BY_BUS, nodes, "GPU-a1,GPU-a0", GM_WHY_NONE), "1 0");
+}
+
+static void what_was_said(void **state)
+{
+    const uint64_t nodes = gm_nodes();
+    char why[256];
+    (void)state;
+    set_machine();
+    assert_string_equal(placed(GM_PLACE_SAYS_OFF, nodes, NULL, GM_WHY_BIND_OFF), "-");
+    assert_int_equal(engine.place.n, DEVICES); /* it counts on its first all the same */
+    assert_string_equal(placed(GM_PLACE_IS_RANKED, nodes, "0,1", GM_WHY_BIND_RANKED), "-");
+    assert_string_equal(placed(GM_PLACE_IS_RANKED | GM_PLACE_SAYS_ORDER, nodes, "0,1", GM_WHY_NONE),
+                        "1 0");
+    options.place = 0;
+    assert_string_equal(placed(0, nodes, "0,1", GM_WHY_BIND_OFF), "-");
+    assert_string_equal(placed(GM_PLACE_SAYS_ORDER, nodes, "0,1", GM_WHY_NONE), "1 0");
+    assert_int_equal(gm_rules_add(&options.rules, "command=test* place=order", 2, why, sizeof why),
+                     0);
+    assert_string_equal(placed(0, nodes, "0,1", GM_WHY_NONE), "1 0");
+    assert_string_equal(placed(GM_PLACE_SAYS_OFF, nodes, "0,1", GM_WHY_BIND_OFF), "-");
+    assert_string_equal(placed(GM_PLACE_IS_RANKED, nodes, "0,1", GM_WHY_BIND_RANKED), "-");
+    machine.n = 1; /* no effect where one GPU is shared */
+    assert_string_equal(placed(0, nodes, "0,1", GM_WHY_BIND_ONLY), "-");
+}
+
+/* Any number of tokens, flags that are none, tokens without an end; again and again. */
+static void hostile(void **state)
+{
+    struct gm_token_entry sent[GM_DEVICES_VISIBLE];
+    struct gm_msg_place body = {.flags = UINT32_MAX & ~4u, .nodes = gm_nodes(), .name = "tester"};
+    (void)state;
+    set_machine();
+    memset(sent, 0x30, sizeof sent);
+    int peer = connect_peer();
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(
+            gm_sock_send_message(peer, GM_MSG_PLACE, &body, sent, GM_DEVICES_VISIBLE, NULL, 0), 0);
+    receive_placed(peer);
+    assert_int_equal(n_entries, 0);
+    for (int i = 1; i < 20; i++)
+        receive_placed(peer);
+    say_hello(peer, GM_ROLE_APP); /* it may still become a program */
+    turn(1);
+    expect(peer, GM_SESSION_NEW, GM_MSG_WELCOME);
+    close_fds();
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_PLACE, &body, NULL, 0, NULL, 0), 0);
+    turn(2);
+    expect(peer, GM_SESSION_APP, GM_MSG_REFUSED);
+    expect_end(peer);
+}
+
+/* Processes of one command are one family, also through others. */
+static void families(void **state)
+{
+    char name[GM_APPNAME_SIZE], line[4096];
+    (void)state;
+    gm_appname_own(line, sizeof line, name);
+    assert_string_equal(name, "test_placing");
+    assert_int_equal(gm_process_family(getpid(), "nobody"), getpid());
+    int way[2];
+    assert_int_equal(pipe(way), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        pid_t grandchild = fork();
+        if (grandchild == 0) {
+            const pid_t family[2] = {gm_process_family(getpid(), name),
+                                     gm_process_family(getpid(), "nobody")};
+            _exit(write(way[1], &family, sizeof family) == sizeof family ? 0 : 1);
+        }
+        int status;
+        waitpid(grandchild, &status, 0);
+        _exit(status == 0 ? 0 : 1);
+    }
+    int status;
+    pid_t family[2];
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(read(way[0], family, sizeof family), sizeof family);
+    assert_int_equal(family[0], getpid());
+    assert_true(family[1] != getpid() && family[1] != child);
+    close(way[0]);
+    close(way[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SESSION(lists_of_the_program),
+        SESSION(what_was_said),
+        SESSION(hostile),
+        cmocka_unit_test(families),
+    };
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    unsetenv("CUDA_DEVICE_ORDER");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
