@@ -92,6 +92,10 @@ static void gm_replay_found(void *arg, uint64_t va, uint64_t bytes)
     bytes = touch.is_exact ? bytes : 1;
     if (!gm_pages_have(va) || bytes == 0 || va + bytes - 1 < va)
         return;
+    if (gm_pages_are_beyond(va + bytes - 1)) {
+        reading->node->is_hidden = true;
+        return;
+    }
     /* Up to the end of what is gpumux's: a program may say anything. */
     const uint64_t last = gm_window_place(va + bytes - 1);
     if (!touch.is_exact && gm_windows_reaches_on(va, gm_pages_home(va)))

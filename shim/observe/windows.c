@@ -112,7 +112,8 @@ static inline struct gm_marker gm_marker(void)
 static inline void gm_mark(const struct gm_marker *marker, uint32_t home, uint32_t times,
                            bool is_exact)
 {
-    if (__builtin_expect(marker->words == NULL || home >= GM_WINDOW_PLACES, 0)) {
+    /* A home of 0 is none: beyond the table of pages. */
+    if (__builtin_expect(marker->words == NULL || home - 1 >= GM_WINDOW_PLACES - 1, 0)) {
         gm_windows_hide();
         return;
     }
@@ -134,9 +135,11 @@ static void gm_mark_places(const struct gm_marker *marker, uint64_t place, uint6
 {
     for (uint64_t i = 0; i < n; i++) {
         const uint32_t home = gm_pages_home((place + i) << GM_CHUNK_SHIFT);
-        if (home == 0)
+        if (home == 0 && !gm_pages_have((place + i) << GM_CHUNK_SHIFT))
             return; /* the end of what is gpumux's */
         gm_mark(marker, home, times, is_exact);
+        if (home == 0)
+            return;
     }
 }
 

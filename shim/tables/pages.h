@@ -7,6 +7,9 @@
  * a lock, in any thread and any signal handler. What it finds is what was there when it looked: who
  * frees memory that another thread launches work on has no right to an answer.
  *
+ * A program can map its own virtual memory behind these 48 bits, where the machine has more. While
+ * it does, each address there may be gpumux's, and nobody knows its home.
+ *
  * Owns the table; its lower level is made where it is needed, and never freed. allocs.c alone
  * writes, with its lock. Calls nobody.
  */
@@ -27,6 +30,7 @@
 
 /* Private to pages.h and pages.c. */
 extern __attribute__((visibility("hidden"))) _Atomic uint32_t *_Atomic gm_pages_top[GM_PAGES_TOP];
+extern __attribute__((visibility("hidden"))) _Atomic uint32_t gm_pages_beyond;
 
 /* The home of the place of `va`: an address >> GM_CHUNK_SHIFT. 0: gpumux does not back it. */
 static inline uint32_t gm_pages_home(uint64_t va)
@@ -40,14 +44,21 @@ static inline uint32_t gm_pages_home(uint64_t va)
                         : 0;
 }
 
-/* Whether gpumux backs `va`. True for the rest of an allocation's last chunk, too. */
-static inline bool gm_pages_have(uint64_t va)
+/* Whether `va` is behind the addresses of the table, and gpumux backs some there. */
+static inline bool gm_pages_are_beyond(uint64_t va)
 {
-    return gm_pages_home(va) != 0;
+    return __builtin_expect(va >> GM_PAGES_VA_BITS != 0, 0) &&
+           atomic_load_explicit(&gm_pages_beyond, memory_order_relaxed) != 0;
 }
 
-/* Make the table for [va, va + bytes). 0, -EINVAL (no bytes, or beyond the addresses that it is
- * for) or -ENOMEM. */
+/* Whether gpumux backs `va`. True for the rest of an allocation's last chunk, too, and for what is
+ * beyond. */
+static inline bool gm_pages_have(uint64_t va)
+{
+    return gm_pages_home(va) != 0 || gm_pages_are_beyond(va);
+}
+
+/* Make the table for [va, va + bytes). 0, -EINVAL (no bytes, or they wrap) or -ENOMEM. */
 int gm_pages_make(uint64_t va, uint64_t bytes);
 
 /* Enter the places of [va, va + bytes), for which the table was made. `home`: the address by which

@@ -215,12 +215,16 @@ static void test_edges(void **state)
     bad.va = UINT64_MAX - 10;
     assert_int_equal(gm_allocs_insert(&bad), -EINVAL);
     bad = alloc;
-    bad.va = 1ull << GM_PAGES_VA_BITS; /* nobody could tell that it is gpumux's */
-    assert_int_equal(gm_allocs_insert(&bad), -EINVAL);
-    bad = alloc;
     bad.gpu = GM_GPUS_MAX;
     assert_int_equal(gm_allocs_insert(&bad), -EINVAL);
     assert_int_equal(gm_allocs_count(), 0);
+
+    alloc.va = 1ull << GM_PAGES_VA_BITS; /* behind the pages */
+    assert_int_equal(gm_allocs_insert(&alloc), 0);
+    assert_int_equal(gm_allocs_find(alloc.va + 1, &got), GM_ALLOC_INSIDE);
+    assert_true(gm_pages_have(alloc.va) == (alloc.kind != GM_ALLOC_REAL));
+    assert_int_equal(gm_allocs_take(alloc.va, &got), GM_ALLOC_BASE);
+    assert_false(gm_pages_have(alloc.va));
 }
 
 /* Addresses in order, as a driver hands them out: the tree must not become a list. */

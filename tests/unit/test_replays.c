@@ -514,6 +514,17 @@ static void test_views(void **state)
     assert_int_equal(got[0].va, home + 68 * MIB);
     assert_int_equal(unseen(), 0);
 
+    struct gm_alloc far = view; /* where nobody can follow */
+    far.va = 1ull << 50;
+    assert_int_equal(gm_allocs_insert(&far), 0);
+    graph.node[0].args[0] = far.va;
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    gm_replays_launched(exec_of(1));
+    assert_int_equal(take(), 0);
+    assert_int_equal(unseen(), 1);
+    assert_int_equal(gm_allocs_take(far.va, &far), GM_ALLOC_BASE);
+    graph.node[0].args[0] = range + 5 * MIB;
+
     graph.n = 2;
     gm_replays_made(exec_of(1), handle_of(&graph));
     gm_replays_launched(exec_of(1));

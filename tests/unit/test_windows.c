@@ -521,6 +521,24 @@ static void test_no_word(void **state)
     gm_windows_of_address((void *)((1ull << 47) + 64 * MIB), 4 * MIB);
     assert_int_equal(unseen(), 2);
     assert_int_equal(gm_allocs_take((1ull << 47) + 64 * MIB, &alloc), GM_ALLOC_BASE);
+    /* Behind what the table of pages has: what names such a view is unseen, and nothing else. */
+    const struct gm_alloc view = {.va = 1ull << 50,
+                                  .bytes = 8 * MIB,
+                                  .span = 8 * MIB,
+                                  .home = BASE + (1ull << 38),
+                                  .kind = GM_ALLOC_VIEW};
+    assert_int_equal(gm_allocs_insert(&view), 0);
+    use((1ull << 50) + MIB);
+    assert_true(unseen() > 0);
+    gm_windows_of_address((void *)((1ull << 50) + 2 * MIB), 4 * MIB);
+    assert_int_equal(unseen(), 1);
+    use(BASE);
+    assert_int_equal(unseen(), 0);
+    assert_int_equal(take(), 1);
+    assert_int_equal(gm_allocs_take(1ull << 50, &alloc), GM_ALLOC_BASE);
+    use((1ull << 50) + MIB);
+    assert_int_equal(unseen(), 0);
+
     gm_windows_mark(true, NULL);
     use(BASE);
     use(8);
