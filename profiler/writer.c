@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,25 +12,61 @@
 #include "profiler/say.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+#define FILES_MOST 1000u /* of one process */
+
 static FILE *file;
 static pid_t owner; /* of the file: a forked child has one of its own */
 static bool has_failed;
 static uint64_t *hashes; /* of the kernels, by their index */
 static uint32_t n_hashes;
 
+/* The forked child gets the lock free, and the file with nothing in it that waits. */
+static void take_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void give_lock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static void handle_forks(void)
+{
+    pthread_atfork(take_lock, give_lock, give_lock);
+}
+
+/* A file that was not there: none is written over, and no link followed. */
+static FILE *make_file(char *path, size_t size)
+{
+    const char *folder = getenv("GPUMUX_PROFILE_RECORDS");
+    FILE *made = NULL;
+    errno = EEXIST;
+    for (uint32_t i = 0; made == NULL && errno == EEXIST && i < FILES_MOST; i++) {
+        char number[16] = "";
+        if (i > 0)
+            snprintf(number, sizeof(number), "-%u", i);
+        snprintf(path, size, "%s/%d%s.records", folder != NULL ? folder : ".", (int)owner, number);
+        made = fopen(path, "wxe");
+    }
+    return made;
+}
+
 /* In the lock. False: nothing can be written. */
 static bool is_open(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     char path[4096];
-    const char *folder = getenv("GPUMUX_PROFILE_RECORDS");
     if (file != NULL && owner == getpid())
         return true;
     if (has_failed && owner == getpid())
         return false;
     owner = getpid();
     n_hashes = 0;
-    snprintf(path, sizeof(path), "%s/%d.records", folder != NULL ? folder : ".", (int)owner);
-    file = fopen(path, "we"); /* a parent's stays as it is: what waits in it is the parent's */
+    pthread_once(&once, handle_forks);
+    if (file != NULL)
+        fclose(file); /* the parent's, in which nothing waits */
+    file = make_file(path, sizeof(path));
     has_failed = file == NULL;
     if (has_failed)
         gm_say("%s: %s", path, strerror(errno));
@@ -38,11 +75,21 @@ static bool is_open(void)
     return !has_failed;
 }
 
+/* In the lock: a line that is there when this returns. */
+static void __attribute__((format(printf, 1, 2))) put(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(file, format, arguments);
+    va_end(arguments);
+    fflush(file);
+}
+
 void gm_writer_alloc(uint64_t from, uint64_t bytes)
 {
     pthread_mutex_lock(&lock);
     if (bytes > 0 && is_open())
-        fprintf(file, "alloc %" PRIx64 " %" PRIu64 "\n", from, bytes);
+        put("alloc %" PRIx64 " %" PRIu64 "\n", from, bytes);
     pthread_mutex_unlock(&lock);
 }
 
@@ -50,7 +97,7 @@ void gm_writer_free(uint64_t from)
 {
     pthread_mutex_lock(&lock);
     if (is_open())
-        fprintf(file, "free %" PRIx64 "\n", from);
+        put("free %" PRIx64 "\n", from);
     pthread_mutex_unlock(&lock);
 }
 
@@ -90,7 +137,7 @@ void gm_writer_launch(const struct gm_written_launch *launch)
         for (uint32_t i = 0; i < launch->n; i++)
             fprintf(file, "touch %" PRIx64 " %" PRIu64 "\n", launch->pages[i].from,
                     launch->pages[i].to - launch->pages[i].from);
-        fflush(file); /* the program may end in any way */
+        fflush(file);
     }
     pthread_mutex_unlock(&lock);
 }

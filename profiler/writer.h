@@ -1,7 +1,9 @@
 /*
  * The file of records (daemon/profile/records.h has its form): one for each process, in the folder
- * that GPUMUX_PROFILE_RECORDS names, made with the first line. Any thread; a lock of its own, held
- * across no call but those of the C library.
+ * that GPUMUX_PROFILE_RECORDS names, made with the first line. A program that replaces itself
+ * (exec) has another one for each image. All that was written is in the file when a call returns,
+ * so it stays however the program ends, and no forked child writes it again. Any thread; a lock of
+ * its own, held across no call but those of the C library.
  */
 #ifndef GM_PROFILER_WRITER_H
 #define GM_PROFILER_WRITER_H

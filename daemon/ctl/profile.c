@@ -120,7 +120,8 @@ static bool write_profile(const char *path, const struct gm_profile *profile)
 {
     char new[PATH_MAX + 16];
     snprintf(new, sizeof new, "%s.%d", path, (int)getpid());
-    FILE *file = make_folders(path) ? fopen(new, "we") : NULL;
+    unlink(new); /* of one that did not end well; no link is followed */
+    FILE *file = make_folders(path) ? fopen(new, "wxe") : NULL;
     bool is_good = file && gm_profile_write(file, profile) && fchmod(fileno(file), 0644) == 0;
     if (file && fclose(file))
         is_good = false;

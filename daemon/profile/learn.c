@@ -454,6 +454,12 @@ static bool enter(struct gm_profile *profile, const struct gm_profile_kernel *le
     return true;
 }
 
+/* As far as their registers tell: 0 is not known. */
+static bool is_same_code(uint32_t registers, uint32_t other)
+{
+    return registers == other || registers == 0 || other == 0;
+}
+
 /* Learn the launches of a kernel into the profile. What it has of the kernel stays, if it is of the
  * same code and as good. */
 static bool merge(const struct gm_recorded_kernel *recorded, const struct launches *launches,
@@ -471,7 +477,9 @@ static bool merge(const struct gm_recorded_kernel *recorded, const struct launch
         gm_profile_free_kernel(&learned);
         return false;
     }
-    if (known->registers == learned.registers) {
+    if (is_same_code(known->registers, learned.registers)) {
+        if (learned.registers == 0)
+            learned.registers = known->registers;
         if (!judge(launches, known, &with)) {
             gm_profile_free_kernel(&learned);
             return false;
@@ -483,6 +491,7 @@ static bool merge(const struct gm_recorded_kernel *recorded, const struct launch
         if (launches->n < 2 || old->missed + old->excess <= new->missed + new->excess) {
             known->launches = learned.launches;
             known->unnamed = learned.unnamed;
+            known->registers = learned.registers;
             if (launches->n > 1)
                 tell(known, &with, launches->n);
             *lesson = with;

@@ -155,7 +155,9 @@ static bool read_kernel(struct reader *reader, char *at)
             return fail(reader, "no memory");
         records->kernels[records->n_kernels++] =
             (struct gm_recorded_kernel){hash, (uint32_t)registers, copy};
-    } else if (records->kernels[known].registers != registers) {
+    } else if (records->kernels[known].registers == 0) { /* not known where it was seen first */
+        records->kernels[known].registers = (uint32_t)registers;
+    } else if (registers != 0 && records->kernels[known].registers != registers) {
         return fail(reader, "a kernel whose code is another than in the records before");
     }
     reader->kernels[reader->n_kernels++] = known;

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -480,12 +481,64 @@ static void test_registers(void **state)
     assert_int_equal(records.kernels[records.n_kernels - 1].registers, 0);
 }
 
+/* A forked child, and an image that takes the place of the program: each has a file of its own.
+ * What the parent wrote is there once, however the child ends; and a file that is there stays as it
+ * is. */
+static void test_processes(void **state)
+{
+    char path[64], theirs[96], line[256];
+    unsigned before = 0, after = 0;
+    (void)state;
+    path_of(path);
+    memory(SANITIZER_CBID_RESOURCE_DEVICE_MEMORY_ALLOC, 0x5a0000000000, MIB, 0);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL)
+        before += strstr(line, "5a0000000000") != NULL;
+    assert_int_equal(before, 1); /* at once */
+    rewind(file);
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        snprintf(theirs, sizeof theirs, "%s/%d.records", folder, (int)getpid());
+        FILE *other = fopen(theirs, "we"); /* of an image before */
+        fputs("kept", other);
+        fclose(other);
+        memory(SANITIZER_CBID_RESOURCE_DEVICE_MEMORY_ALLOC, 0x5b0000000000, MIB, 0);
+        exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    while (fgets(line, sizeof line, file) != NULL) {
+        after += strstr(line, "5a0000000000") != NULL;
+        assert_null(strstr(line, "5b0000000000"));
+    }
+    fclose(file);
+    assert_int_equal(after, 1);
+    snprintf(theirs, sizeof theirs, "%s/%d.records", folder, (int)child);
+    file = fopen(theirs, "re");
+    assert_true(file != NULL && fgets(line, sizeof line, file) != NULL);
+    assert_string_equal(line, "kept");
+    fclose(file);
+    unlink(theirs);
+    snprintf(theirs, sizeof theirs, "%s/%d-1.records", folder, (int)child);
+    file = fopen(theirs, "re");
+    assert_true(file != NULL && fgets(line, sizeof line, file) != NULL);
+    assert_string_equal(line, "gpumux-records 1\n");
+    assert_non_null(fgets(line, sizeof line, file));
+    assert_non_null(strstr(line, "alloc 5b0000000000"));
+    fclose(file);
+    unlink(theirs);
+    memory(SANITIZER_CBID_RESOURCE_DEVICE_MEMORY_FREE, 0x5a0000000000, MIB, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_records), cmocka_unit_test(test_reserved),
-        cmocka_unit_test(test_tensors), cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_sampled), cmocka_unit_test(test_registers),
+        cmocka_unit_test(test_records),   cmocka_unit_test(test_reserved),
+        cmocka_unit_test(test_tensors),   cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_sampled),   cmocka_unit_test(test_registers),
+        cmocka_unit_test(test_processes),
     };
     const int failed = cmocka_run_group_tests(tests, start, stop);
     gm_records_free(&records);

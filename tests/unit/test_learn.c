@@ -441,7 +441,20 @@ static void test_merge(void **state)
     assert_string_equal(template_of(0, 0), "0 0+3000/1*w8 0 1");
     assert_int_equal(learned(0)->launches, 18);
     gm_records_free(&records);
-    begin(4); /* the code is another: nothing of the old stays */
+    begin(4); /* the same where nobody knows the code's registers */
+    fprintf(out, "kernel 0 00000000000000a0 0 grow\n");
+    alloc(1024 * MIB);
+    for (unsigned i = 0; i < 6; i++) {
+        address(va), integer(100), integer(3);
+        touch(va, 300 * 1000);
+        launch(0, 1, 1);
+    }
+    learn();
+    assert_string_equal(template_of(0, 0), "0 0+3000/1*w8 0 1");
+    assert_int_equal(learned(0)->launches, 24);
+    assert_int_equal(learned(0)->registers, 40);
+    gm_records_free(&records);
+    begin(5); /* the code is another: nothing of the old stays */
     fprintf(out, "kernel 0 00000000000000a0 41 grow\n");
     alloc(1024 * MIB);
     for (unsigned i = 0; i < 6; i++) {
@@ -517,6 +530,12 @@ static void test_records(void **state)
         HEAD "\n",
         HEAD "what\n",
     };
+    assert_true(reads(HEAD "kernel 1 a1 0 k\nkernel 2 a1 40 k\n")); /* 0: not known */
+    assert_int_equal(records.kernels[0].registers, 40);
+    gm_records_free(&records);
+    assert_true(reads("gpumux-records 1\nkernel 0 a1 0 k\nkernel 1 a1 40 k\n"));
+    assert_int_equal(records.kernels[0].registers, 40);
+    gm_records_free(&records);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         why[0] = '\0';
         if (bad[i][0] != '\0' && reads(bad[i]))
