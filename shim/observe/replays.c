@@ -11,7 +11,9 @@
 #include "common/locks.h"
 #include "common/windows.h"
 #include "shim/observe/windows.h"
+#include "shim/tables/layouts.h"
 #include "shim/tables/pages.h"
+#include "shim/tables/profiles.h"
 
 #define GM_REPLAY_BUCKETS 256u
 #define GM_REPLAY_TOUCHES (1u << 20) /* of one graph; with more its launches are unseen */
@@ -55,8 +57,10 @@ static struct gm_replay *gm_replays[GM_REPLAY_BUCKETS];
 
 void gm_replays_note(bool is_on)
 {
-    if (is_on && !gm_replays_are_noted())
-        atomic_store_explicit(&gm_replays_is_on, true, memory_order_relaxed);
+    if (!is_on || gm_replays_are_noted())
+        return;
+    gm_profiles_load(gm_layouts_drop);
+    atomic_store_explicit(&gm_replays_is_on, true, memory_order_relaxed);
 }
 
 /* ---- what a graph touches ---- */

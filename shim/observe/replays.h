@@ -34,7 +34,9 @@ static inline bool gm_replays_are_noted(void)
     return __builtin_expect(atomic_load_explicit(&gm_replays_is_on, memory_order_relaxed), 0);
 }
 
-/* The program may be asked to mark. For good: what was not noted would be missing. */
+/* The program may be asked to mark. For good: what was not noted would be missing. Profiles are
+ * read from now on, for the graphs too: a graph that was made before they are there is noted
+ * without. */
 void gm_replays_note(bool is_on);
 
 /* `exec` was made of `graph`. */

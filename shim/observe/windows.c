@@ -26,8 +26,6 @@ static uint32_t gm_windows_now(void)
 void gm_windows_mark(bool is_on, _Atomic uint64_t *words)
 {
     const bool was_on = gm_windows_are_on();
-    if (is_on && !was_on)
-        gm_profiles_load();
     if (was_on && !is_on) {
         atomic_store(&gm_gate_stat()->marks_from, 0);
         gm_drain_follow(0);

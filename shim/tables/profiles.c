@@ -9,12 +9,13 @@
 
 #include "common/locks.h"
 #include "common/log.h"
+#include "common/threads.h"
 
 #define GM_PROFILES_FILES 64u /* that are read */
 #define GM_PROFILES_NAME 200  /* bytes of a name in the log */
 
 static struct gm_lock gm_profiles_lock = GM_LOCK_INITIALIZER(GM_LOCK_PROFILES);
-static bool gm_profiles_are_loaded;
+static void (*gm_profiles_loaded)(void);
 static struct gm_profile gm_profiles[GM_PROFILES_FILES]; /* those that count more come first */
 static uint32_t gm_profiles_n;
 static struct gm_kernel *gm_profiles_kernels;
@@ -50,18 +51,31 @@ static void gm_profiles_read(const char *folder)
         free(entries);
 }
 
-void gm_profiles_load(void)
+/* Nobody waits for the lock: without profiles that are there it is not taken. */
+static void *gm_profiles_run(void *unused)
 {
     char folder[PATH_MAX];
+    (void)unused;
     gm_lock(&gm_profiles_lock);
-    if (!gm_profiles_are_loaded) {
-        if (gm_profile_folder(secure_getenv, folder, sizeof(folder)))
-            gm_profiles_read(folder);
-        gm_profiles_read(GM_PROFILE_SYSTEM);
-    }
-    gm_profiles_are_loaded = true;
-    atomic_store_explicit(&gm_profiles_are_there, gm_profiles_n > 0, memory_order_release);
+    if (gm_profile_folder(secure_getenv, folder, sizeof(folder)))
+        gm_profiles_read(folder);
+    gm_profiles_read(GM_PROFILE_SYSTEM);
+    const bool are_there = gm_profiles_n > 0;
+    atomic_store_explicit(&gm_profiles_are_there, are_there, memory_order_release);
     gm_unlock(&gm_profiles_lock);
+    if (are_there)
+        gm_profiles_loaded();
+    return NULL;
+}
+
+void gm_profiles_load(void (*loaded)(void))
+{
+    static _Atomic bool has_begun;
+    if (atomic_exchange(&has_begun, true))
+        return;
+    gm_profiles_loaded = loaded;
+    if (gm_thread_start(gm_profiles_run, "gpumux-profiles") != 0)
+        gm_log(GM_LOG_WARN, "no profiles are read: there is no thread for it");
 }
 
 /* ---- kernels ---- */

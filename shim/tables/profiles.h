@@ -9,7 +9,7 @@
  *
  * Owns what was read, for the life of the process, and the kernels that have a profile: one for
  * each hash, never freed. Any thread; a look-up takes the lock, so the layouts keep what it found.
- * Calls nobody.
+ * Calls nobody but the callback of gm_profiles_load.
  */
 #ifndef GM_SHIM_PROFILES_H
 #define GM_SHIM_PROFILES_H
@@ -40,8 +40,9 @@ static inline bool gm_profiles_exist(void)
     return atomic_load_explicit(&gm_profiles_are_there, memory_order_acquire);
 }
 
-/* Read the files. Once; later calls do nothing. */
-void gm_profiles_load(void);
+/* Read the files, in a thread of its own: a folder may be slow. Once; later calls do nothing.
+ * `loaded` is called there when there are profiles: who looked for a kernel before looks again. */
+void gm_profiles_load(void (*loaded)(void));
 
 /* The kernel with these facts, of so many registers a thread. NULL: it has no profile. */
 struct gm_kernel *gm_profiles_find(const struct gm_kernel_facts *facts, uint32_t registers);

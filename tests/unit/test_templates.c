@@ -11,6 +11,8 @@
 
 #include "common/log.h"
 #include "shim/tables/tensors.h"
+#include <dirent.h>
+#include <semaphore.h>
 #include "tests/unit/windows_world.h"
 
 /* The driver's kernels: the world's, with names. */
@@ -98,6 +100,22 @@ static size_t kernel_line(char *text, size_t size, int which, uint32_t n, uint64
                             known[which].name);
 }
 
+/* The folders, the user's and the system's, are read when the test says so. */
+static sem_t may_read;
+
+int __real_scandir(const char *path, struct dirent ***list, int (*is_one)(const struct dirent *),
+                   int (*compare)(const struct dirent **, const struct dirent **));
+int __wrap_scandir(const char *path, struct dirent ***list, int (*is_one)(const struct dirent *),
+                   int (*compare)(const struct dirent **, const struct dirent **));
+int __wrap_scandir(const char *path, struct dirent ***list, int (*is_one)(const struct dirent *),
+                   int (*compare)(const struct dirent **, const struct dirent **))
+{
+    sem_wait(&may_read);
+    return __real_scandir(path, list, is_one, compare);
+}
+
+static void run(int which, uint64_t first, uint64_t second, uint32_t n);
+
 static int start(void **state)
 {
     char path[128], text[4096];
@@ -150,6 +168,20 @@ static int start(void **state)
     begin();
     for (uint64_t i = 0; i < 4; i++)
         make(BASE + i * 64 * MIB, 48 * MIB, GM_ALLOC_CHUNKS);
+    /* A slow folder keeps nobody waiting: what is launched meanwhile has no profile. */
+    gm_profiles_load(gm_layouts_drop);
+    run(ADD, BASE + MIB, 0, 10 * MIB / 4);
+    assert_int_equal(take(), 1);
+    run(ADD, BASE + MIB, 0, 10 * MIB / 4); /* its layout is known now */
+    take();
+    assert_false(gm_profiles_exist());
+    sem_post(&may_read);
+    sem_post(&may_read);
+    for (int i = 0; i < 60000 && !gm_profiles_exist(); i++)
+        usleep(1000);
+    while (gm_layouts_generation() == 1)
+        usleep(1000);
+    gm_profiles_load(NULL); /* once */
     return 0;
 }
 
