@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 
@@ -115,9 +116,9 @@ static void end_lasting(const struct gm_worker *worker, struct gm_lasting *lasti
     GM_CU(worker, cuMemFree, lasting->flag);
 }
 
-/* Mode part: of its buffers it works on the first. Mode lasts: and after --hold a kernel begins
- * that does not end. Mode moves: on each for --hold. Mode grows: it gets them one by one, --hold
- * after each other, and works on the newest until it has all; then on all of them. */
+/* Mode part: of its buffers it works on the first. Mode lasts: and once --signal is there a kernel
+ * begins that does not end. Mode moves: on each for --hold. Mode grows: it gets them one by one,
+ * --hold after each other, and works on the newest until it has all; then on all of them. */
 void gm_mode_part(struct gm_worker *worker)
 {
     const bool grows = worker->mode[0] == 'g';
@@ -142,8 +143,7 @@ void gm_mode_part(struct gm_worker *worker)
         gm_say_ready(worker);
     for (; gm_is_more(worker, worker->done) && wrong == 0; worker->done++) {
         const uint32_t one = worker->mode[0] == 'm' ? which(worker) : 0;
-        if (worker->mode[0] == 'l' && lasting.flag == 0 &&
-            gm_now() - worker->started_ns >= worker->hold_ns)
+        if (worker->mode[0] == 'l' && lasting.flag == 0 && access(worker->signal, F_OK) == 0)
             begin_lasting(worker, &lasting);
         for (uint32_t i = grows ? 0 : one; i < (grows ? worker->allocs : one + 1); i++)
             gm_buffer_turn(worker, &buffers[i], &counter, NULL);

@@ -59,7 +59,7 @@ static const struct {
     {"hot", gm_mode_hot, false, false, "many launches on the first buffer, few on the others"},
     {"turns", gm_mode_hot, false, false, "the same; each buffer is the hot one for --hold"},
     {"part", gm_mode_part, false, false, "the first of the buffers, and not the others"},
-    {"lasts", gm_mode_part, false, false, "as part, beside a kernel that does not end"},
+    {"lasts", gm_mode_part, false, false, "as part; from --signal on beside a kernel that does not end"},
     {"moves", gm_mode_part, false, false, "each of them for --hold"},
     {"grows", gm_mode_part, false, false, "a buffer each --hold, then all of them"},
     {"guests", gm_mode_hot, false, false, "turns, beside memory that comes and goes"},
