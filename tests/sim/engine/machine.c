@@ -183,5 +183,5 @@ __attribute__((constructor)) static void catch_signals(void)
     signal(SIGSEGV, on_signal);
     signal(SIGBUS, on_signal);
     signal(SIGFPE, on_signal);
-    signal(SIGALRM, on_signal); /* a seed that does not end: scenario_run */
+    signal(SIGPROF, on_signal); /* a seed that does not end: scenario_run */
 }

@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/time.h>
 
 #include "common/log.h"
 #include "daemon/core/snapshot.h"
@@ -26,7 +26,7 @@
 #define LOAD_MOST (1 * GM_S)
 #define LATE_MOST (5 * GM_MS) /* the daemon's timers have milliseconds */
 
-/* A seed takes some hundredths of a second. One that takes so long hangs, or the machine does. */
+/* Of processor time. A seed takes some hundredths of a second: one that takes so long hangs. */
 #define SEED_MOST_S 40
 
 #define PLACE "sim_engine: the scheduler, seed "
@@ -599,9 +599,10 @@ void scenario_begin(uint64_t seed, bool is_verbose)
                                .is_verbose = is_verbose,
                                .next_pid = 1000,
                                .sums = machine.sums};
+    const struct itimerval most = {.it_value.tv_sec = SEED_MOST_S};
     for (uint32_t i = 0; i < PROGRAMS; i++)
         machine.programs[i].number = i;
-    alarm(SEED_MOST_S);
+    setitimer(ITIMER_PROF, &most, NULL);
     machine_clear();
     cuda_begin();
     uv_fake_begin();
