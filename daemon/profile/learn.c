@@ -318,12 +318,10 @@ static bool launches_of(const struct gm_records *records, uint32_t kernel,
                         struct launches *launches)
 {
     launches->n = 0;
-    for (uint32_t i = 0; i < records->n_launches; i++)
-        launches->n += records->launches[i].kernel == kernel;
-    launches->at = malloc((launches->n + 1) * sizeof *launches->at);
-    for (uint32_t i = 0, at = 0; launches->at != NULL && i < records->n_launches; i++)
+    launches->at = malloc(((size_t)records->n_launches + 1) * sizeof *launches->at);
+    for (uint32_t i = 0; launches->at != NULL && i < records->n_launches; i++)
         if (records->launches[i].kernel == kernel)
-            launches->at[at++] = &records->launches[i];
+            launches->at[launches->n++] = &records->launches[i];
     return launches->at != NULL;
 }
 
