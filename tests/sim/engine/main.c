@@ -1,5 +1,6 @@
 /*
- * sim_engine                    some hundred seeds of the real engine in a simulated machine
+ * sim_engine                    some hundred seeds of the real engine in a simulated machine, and
+ *                               rare ones
  * sim_engine --seeds N [FROM]   N of them, from seed FROM (1)
  * sim_engine --count N [FROM]   ... and go on after a failure; says which fail, and why
  * sim_engine SEED               one, with a line for everything that happens
@@ -25,6 +26,10 @@ enum { SEEDS = 60 };
 enum { SEEDS = 250 };
 #endif
 
+/* Each found a fault once. */
+static const uint64_t rare[] = {287,    1177,   411022, 411419, 500766,
+                                500847, 503356, 503605, 504685, 504715};
+
 static bool parse_number(const char *text, uint64_t *value)
 {
     char *end = NULL;
@@ -33,15 +38,16 @@ static bool parse_number(const char *text, uint64_t *value)
     return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0;
 }
 
-static void run_seeds(uint64_t n, uint64_t from)
+static void run_seeds(uint64_t n, uint64_t from, uint64_t n_rare)
 {
     uint64_t steps = 0;
     double seconds = 0;
-    for (uint64_t seed = from; seed - from < n; seed++) {
-        scenario_run(seed, false);
+    for (uint64_t i = 0; i < n_rare + n; i++) {
+        scenario_run(i < n_rare ? rare[i] : from + i - n_rare, false);
         steps += machine.steps;
         seconds += (double)machine.now / 1e9;
     }
+    n += n_rare;
     printf("%" PRIu64 " seeds: %" PRIu64 " steps in %.0f s of simulated time: %" PRIu64
            " programs, %" PRIu64 " of them killed, %" PRIu64 " allocations, %" PRIu64
            " turns, %" PRIu64 " copies, %" PRIu64 " pages not copied, %" PRIu64 " clears, %" PRIu64
@@ -85,7 +91,7 @@ int main(int argc, char **argv)
     uint64_t seed = 1, n = 0;
     gm_log_open(-1, GM_LOG_INFO, "gpumuxd");
     if (argc == 1) {
-        run_seeds(SEEDS, 1);
+        run_seeds(SEEDS, 1, sizeof rare / sizeof *rare);
         return 0;
     }
     if (argc == 2 && strcmp(argv[1], "--turns") == 0) {
@@ -103,7 +109,7 @@ int main(int argc, char **argv)
     if ((argc == 3 || argc == 4) && parse_number(argv[2], &n) && n > 0 &&
         (argc == 3 || parse_number(argv[3], &seed))) {
         if (strcmp(argv[1], "--seeds") == 0) {
-            run_seeds(n, seed);
+            run_seeds(n, seed, 0);
             return 0;
         }
         if (strcmp(argv[1], "--count") == 0)
