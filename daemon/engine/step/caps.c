@@ -102,6 +102,7 @@ static void set_beyond(struct gm_engine *engine, uint32_t id, uint64_t beyond)
     else
         gm_engine_need_places(engine, id);
     gm_engine_want_memory(engine);
+    gm_engine_count_aside(engine);
 }
 
 /* `bytes` of the members' memory go beyond, of each in proportion. */
@@ -172,7 +173,6 @@ void gm_engine_reclaim_host(struct gm_engine *engine, uint32_t id, uint64_t beyo
             set_beyond(engine, client->id, has - part);
         }
     }
-    gm_engine_count_aside(engine);
 }
 
 void gm_engine_fit(struct gm_engine *engine, uint32_t id)
