@@ -8,15 +8,14 @@ other's header, or if it names a function or variable that the other defines, wi
   - a name that a line of NAMES forbids,
   - a source that lies in no room.
 
-rooms.py ROOT checks the tree at ROOT. With --plant it also checks that it finds what it must, in copies of the tree that
-have one offence each.
+rooms.py ROOT checks the tree at ROOT. With --plant it also checks that it finds what it must, in trees that have one
+offence each.
 """
 import collections
+import functools
 import os
 import re
-import shutil
 import sys
-import tempfile
 
 # Room: what it may use, beside itself and common/. Those at the top know least.
 ROOMS = {
@@ -105,18 +104,41 @@ def variables_in(code):
             yield match.group(2), words[0] == "static"
 
 
+def texts_of(root):
+    texts = {}
+    for top in ("common", "include", "shim", "daemon"):
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in sorted(names):
+                if name.endswith(KINDS):
+                    path = os.path.relpath(os.path.join(folder, name), root)
+                    with open(os.path.join(root, path), encoding="utf-8") as file:
+                        texts[path] = file.read()
+    return texts
+
+
+class File:
+    """What is read of one text, whatever the others are."""
+
+    def __init__(self, text):
+        self.code = code_of(text)
+        self.made = list(functions_in(self.code)) + list(variables_in(self.code))
+        self.includes = [(match.group(1), text.count("\n", 0, match.start()) + 1)
+                         for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', text, re.M)]
+        self.names = []
+        code, at, line = re.sub(r"\b(struct|enum|union)(\s+)gm_\w+", r"\1\2", self.code), 0, 1
+        for match in re.finditer(r"\bgm_\w+", code):
+            line += code.count("\n", at, match.start())
+            at = match.start()
+            self.names.append((match.group(0), line))
+
+
+file_of = functools.lru_cache(maxsize=None)(File)
+
+
 class Tree:
-    def __init__(self, root):
+    def __init__(self, texts):
         self.arrows = collections.defaultdict(lambda: collections.defaultdict(set))  # from, to: where it shows
         self.offences = []
-        texts = {}
-        for top in ("common", "include", "shim", "daemon"):
-            for folder, _, names in os.walk(os.path.join(root, top)):
-                for name in sorted(names):
-                    if name.endswith(KINDS):
-                        path = os.path.relpath(os.path.join(folder, name), root)
-                        with open(os.path.join(root, path), encoding="utf-8") as file:
-                            texts[path] = file.read()
         self.files = len(texts)
         for path in texts:
             if room_of(path) is None:
@@ -124,29 +146,28 @@ class Tree:
         self.read(texts)
 
     def read(self, texts):
-        codes = {path: code_of(text) for path, text in texts.items()}
-        for path, code in codes.items():
-            for file, forbidden, why in NAMES:
-                for match in re.finditer(forbidden, code) if re.fullmatch(file, path) else ():
-                    self.offences.append(f"{path}:{code.count(chr(10), 0, match.start()) + 1}: names {match.group(0)[:-1]}: {why}")
+        files = {path: file_of(text) for path, text in texts.items()}
+        for path, file in files.items():
+            for kind, forbidden, why in NAMES:
+                for match in re.finditer(forbidden, file.code) if re.fullmatch(kind, path) else ():
+                    line = file.code.count("\n", 0, match.start()) + 1
+                    self.offences.append(f"{path}:{line}: names {match.group(0)[:-1]}: {why}")
         made, own = collections.defaultdict(set), collections.defaultdict(set)
-        for path, code in codes.items():
-            for name, is_static in list(functions_in(code)) + list(variables_in(code)):
+        for path, file in files.items():
+            for name, is_static in file.made:
                 if is_static or path.endswith(".h"):
                     own[path].add(name)
                 else:
                     made[name].add(unit_of(path))
-        for path, text in texts.items():
-            for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', text, re.M):
-                if match.group(1) in texts:
-                    self.add(path, match.group(1), text.count("\n", 0, match.start()) + 1, "includes " + match.group(1))
-            code = re.sub(r"\b(struct|enum|union)(\s+)gm_\w+", r"\1\2", codes[path])
-            for match in re.finditer(r"\bgm_\w+", code):
-                name = match.group(0)
+        for path, file in files.items():
+            for other, line in file.includes:
+                if other in texts:
+                    self.add(path, other, line, "includes " + other)
+            for name, line in file.names:
                 if name in own[path] or unit_of(path) in made.get(name, ()):
                     continue
                 for unit in made.get(name, ()):
-                    self.add(path, unit + ".c", code.count("\n", 0, match.start()) + 1, "names " + name)
+                    self.add(path, unit + ".c", line, "names " + name)
 
     def add(self, path, other, line, what):
         if unit_of(path) != unit_of(other):
@@ -226,26 +247,22 @@ PLANTS = [  # a file, what is written at its end, and what must be said of it
 ]
 
 
-def plant(root):
+def plant(texts):
     """Whether each planted offence is found."""
     ok = True
     for path, text, expected in PLANTS:
-        with tempfile.TemporaryDirectory() as copy:
-            for top in ("common", "include", "shim", "daemon"):
-                shutil.copytree(os.path.join(root, top), os.path.join(copy, top))
-            with open(os.path.join(copy, path), "a", encoding="utf-8") as file:
-                file.write("\n" + text + "\n")
-            offences = Tree(copy).check()
-            if not any(expected in offence for offence in offences):
-                print(f"planted in {path}, and not found: {expected}")
-                print("\n".join(offences))
-                ok = False
+        offences = Tree({**texts, path: texts.get(path, "") + "\n" + text + "\n"}).check()
+        if not any(expected in offence for offence in offences):
+            print(f"planted in {path}, and not found: {expected}")
+            print("\n".join(offences))
+            ok = False
     return ok
 
 
 def main():
     root = sys.argv[1]
-    tree = Tree(root)
+    texts = texts_of(root)
+    tree = Tree(texts)
     offences = tree.check()
     for offence in offences:
         print(offence)
@@ -253,7 +270,7 @@ def main():
         print(f"only {tree.files} files in {root}: is it the source tree?")
         return 1
     if "--plant" in sys.argv[2:] and not offences:
-        if not plant(root):
+        if not plant(texts):
             return 1
         print(f"{len(PLANTS)} planted offences, all found")
     print(f"{tree.files} files, {sum(len(ends) for ends in tree.arrows.values())} arrows, no exception")
