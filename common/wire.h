@@ -78,6 +78,7 @@ struct gm_msg_place {
     uint32_t flags; /* enum gm_place_flag */
     uint32_t reserved;
     uint64_t nodes; /* the /dev/nvidiaN that it may open, a bit each */
+    uint64_t need;  /* GPUMUX_NEED: bytes on the GPU; 0: not said */
     char name[64];  /* as in HELLO */
 };
 
@@ -329,6 +330,19 @@ struct gm_msg_set_is {
     char text[184];      /* else what else is to be said; "": nothing */
 };
 
+/* Forget what earlier runs needed (daemon/service/past.h), of what `selects` says (UID, COMMAND).
+ * Answered by FORGOTTEN. */
+struct gm_msg_forget {
+    uint32_t selects; /* enum gm_set_select */
+    uint32_t uid;
+    char command[64]; /* a program's name, or a pattern */
+};
+struct gm_msg_forgotten {
+    uint32_t is_refused; /* 1: `text` says why */
+    uint32_t count;      /* commands */
+    char text[184];
+};
+
 /* Get the log after entry `since`; 0: all of it. Answered by LOG_IS. */
 struct gm_msg_log {
     uint64_t since;
@@ -396,7 +410,7 @@ struct gm_no_entry {
 _Static_assert(offsetof(struct gm_wire_header, version) == 4, "the version never moves");
 _Static_assert(sizeof(struct gm_wire_header) == 16, "gm_wire_header");
 _Static_assert(sizeof(struct gm_msg_hello) == 152, "gm_msg_hello");
-_Static_assert(sizeof(struct gm_msg_place) == 80, "gm_msg_place");
+_Static_assert(sizeof(struct gm_msg_place) == 88, "gm_msg_place");
 _Static_assert(sizeof(struct gm_token_entry) == 48, "gm_token_entry");
 _Static_assert(sizeof(struct gm_msg_placed) == 192, "gm_msg_placed");
 _Static_assert(sizeof(struct gm_place_entry) == 24, "gm_place_entry");
@@ -432,6 +446,8 @@ _Static_assert(sizeof(struct gm_msg_status) == 8, "gm_msg_status");
 _Static_assert(sizeof(struct gm_msg_status_is) == 8, "gm_msg_status_is");
 _Static_assert(sizeof(struct gm_msg_set) == 112, "gm_msg_set");
 _Static_assert(sizeof(struct gm_msg_set_is) == 192, "gm_msg_set_is");
+_Static_assert(sizeof(struct gm_msg_forget) == 72, "gm_msg_forget");
+_Static_assert(sizeof(struct gm_msg_forgotten) == 192, "gm_msg_forgotten");
 _Static_assert(sizeof(struct gm_msg_log) == 8, "gm_msg_log");
 _Static_assert(sizeof(struct gm_msg_log_is) == 8, "gm_msg_log_is");
 _Static_assert(sizeof(struct gm_msg_reserve) == 72, "gm_msg_reserve");

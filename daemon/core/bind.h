@@ -27,6 +27,15 @@
 #define GM_BIND_WHOLE 1000u /* of a multiprocessor, or of a GPU's time: in thousandths */
 #define GM_BIND_NONE UINT32_MAX
 
+/* Who says what a program will need. */
+enum gm_need_from {
+    GM_NEED_UNKNOWN,
+    GM_NEED_DECLARED, /* its environment */
+    GM_NEED_RULE,
+    GM_NEED_REMEMBERED, /* of earlier runs */
+    GM_NEED_MEAN,       /* of other programs of its user */
+};
+
 /* What a GPU has: multiprocessors, and of each so much. */
 struct gm_bind_chip {
     uint32_t multiprocessors;

@@ -6,6 +6,7 @@
 #ifndef GM_CORE_SNAPSHOT_H
 #define GM_CORE_SNAPSHOT_H
 
+#include "daemon/core/bind.h"
 #include "daemon/core/events.h"
 
 /* How an app is, in one word: enum gm_app_state, but for these. */
@@ -35,6 +36,8 @@ struct gm_snapshot_app {
     bool is_parked;
 
     enum gm_why placed; /* BIND_...: why it is on this GPU; NONE: it did not ask */
+    uint64_t need;      /* ... and what it was expected to need, by whom */
+    enum gm_need_from need_from;
 
     struct gm_reason why; /* why it does not run, or is not all on the GPU */
     char by[600];         /* ... by whom or by which rule: "alice", "the rule command=train*" */

@@ -332,7 +332,9 @@ bool gm_table_turn_shadow(struct gm_table *table, uint32_t index, enum gm_shadow
 
 static void count_committed(struct gm_table *table, uint32_t app, uint64_t bytes)
 {
-    gm_app_at(table, app)->committed += bytes;
+    struct gm_table_app *a = gm_app_at(table, app);
+    a->committed += bytes;
+    a->most = a->committed > a->most ? a->committed : a->most;
     gm_pool_at(table, table->apps[app].pool)->committed += bytes;
     table->committed += bytes;
 }

@@ -124,6 +124,7 @@ struct gm_table_app {
     bool is_silent;     /* it does not answer: nothing of it can be evicted now */
     uint32_t pool;      /* of its uid */
     uint64_t committed; /* bytes of its live chunks */
+    uint64_t most;      /* ... at any time */
     uint64_t on_host;   /* ... of those whose place is on the host */
     uint64_t leaving;   /* ... of those of them that are still on the GPU */
     uint64_t beyond;    /* ... that it may not have on the GPU: the engine's promise to others */

@@ -6,6 +6,7 @@
  *   status.c, log.c  show what the daemon says, as JSON or by table.c and lines.c
  *   set.c            changes settings of programs
  *   trim.c           gives cached memory back
+ *   forget.c         has what earlier runs needed forgotten
  *   run.c            starts programs with the shim; program.c: whether they can load it
  *   profile.c        starts programs with the profiler, learns what it recorded, shows profiles;
  *                    profiles.c: as tables
@@ -51,6 +52,7 @@ struct mux_options {
     uint32_t count;             /* log: entries, or MUX_COUNT_UNSAID */
     const char *command, *user; /* set, pause, resume: whose; NULL: not said */
     const char *group;          /* run: of the program; NULL: none */
+    const char *need;           /* run: what it will need on the GPU; NULL: not said */
     bool is_required;           /* run: only if the daemon can serve the program */
     bool is_shown, is_learned;  /* profile: show profiles; learn records */
     const char *output, *kept;  /* profile: the file; the folder of records that stays */
@@ -85,6 +87,7 @@ int mux_status(const struct mux_options *options);
 int mux_log(const struct mux_options *options);
 int mux_set(const struct mux_options *options);
 int mux_trim(const struct mux_options *options);
+int mux_forget(const struct mux_options *options);
 int mux_run(const struct mux_options *options);
 int mux_profile(const struct mux_options *options);
 

@@ -23,6 +23,7 @@ enum {
     KEY_USER,
     KEY_REQUIRE,
     KEY_GROUP,
+    KEY_NEED,
     KEY_SHOW,
     KEY_LEARN,
     KEY_KEEP,
@@ -89,6 +90,11 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
             fail(line))
             mux_complain("--group: \"%.60s\" is not a name of 1 to 63 bytes", argument);
         line->options.group = argument;
+        return 0;
+    case KEY_NEED:
+        if ((gm_parse_size(argument, &number) || number == 0) && fail(line))
+            mux_complain("--need: \"%.60s\" is not a size (for example 12G)", argument);
+        line->options.need = argument;
         return 0;
     case 'f':
         line->options.is_following = true;
@@ -239,7 +245,7 @@ static const struct argp main_argp = {
     .args_doc = "status [--json] [--watch=TIME]\nlog [-f] [-n N] [--json]\n"
                 "set PID|--command=NAME|--user=USER SETTING...\npause "
                 "PID|--command=NAME|--user=USER\nresume PID|--command=NAME|--user=USER\n"
-                "trim\nrun [--require] -- PROGRAM [ARGUMENT...]\n"
+                "trim\nforget\nrun [--require] -- PROGRAM [ARGUMENT...]\n"
                 "profile [-o FILE] -- PROGRAM [ARGUMENT...]\nprofile --show [FILE...]\nversion",
     .doc =
         "Shows and steers gpumux, which lets many CUDA programs share one GPU.\v"

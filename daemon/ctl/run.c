@@ -74,11 +74,15 @@ static void check_wishes(const char *name)
                                  gm_wishes_wrong_oversize(hello.oversize),
                                  gm_wishes_wrong_cap(hello.cap_is)};
     const char *group = getenv("GPUMUX_GROUP"), *place = getenv("GPUMUX_PLACE");
+    const char *need = getenv("GPUMUX_NEED");
+    uint64_t bytes;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         if (wrong[i])
             mux_complain("%s: %s runs without it", wrong[i], name);
     if (place && *place && strcmp(place, "off") != 0 && strcmp(place, "order") != 0)
         mux_complain("GPUMUX_PLACE is not off or order: %s runs without it", name);
+    if (need && *need && gm_parse_size(need, &bytes) != 0)
+        mux_complain("GPUMUX_NEED is no size: %s runs without it", name);
     if (group && strlen(group) >= sizeof hello.group)
         mux_complain("GPUMUX_GROUP is longer than 63 bytes: %s runs without it", name);
 }
@@ -137,7 +141,8 @@ int mux_run(const struct mux_options *options)
         socket = real; /* the program may change its working directory */
     if ((!program.is_harmed && set_preload(shim)) ||
         (socket && setenv("GPUMUX_SOCKET", socket, 1)) ||
-        (options->group && setenv("GPUMUX_GROUP", options->group, 1))) {
+        (options->group && setenv("GPUMUX_GROUP", options->group, 1)) ||
+        (options->need && setenv("GPUMUX_NEED", options->need, 1))) {
         mux_complain("the environment cannot be set: %s", strerror(errno));
         return MUX_FAILED;
     }

@@ -274,7 +274,8 @@ void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *reque
                                .uid = request->uid,
                                .n = request->n,
                                .at = gm_now(),
-                               .program = request->program};
+                               .program = request->program,
+                               .need_from = request->need_from};
     *answer = (struct gm_place_answer){.gpu = GM_BIND_NONE, .why = request->kept};
     for (uint32_t i = 0; i < request->n; i++)
         answer->order[i] = i;
@@ -295,9 +296,34 @@ void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *reque
     note(binds, &bound);
 }
 
+/* The part of what it has that it needs: what is cold of it may lie on the host. */
+static uint64_t part_of(const struct gm_table *table, uint32_t id, uint64_t bytes)
+{
+    const uint64_t all = table->apps[id].committed;
+    const uint64_t needed = gm_room_needed(table, id) + table->apps[id].fixed;
+    if (all == 0 || needed >= all)
+        return bytes;
+    return bytes / GM_BIND_WHOLE * (needed / (all / GM_BIND_WHOLE + 1));
+}
+
+void gm_binds_usage(const struct gm_binds *binds, uint32_t id, struct gm_bind_usage *usage)
+{
+    *usage = (struct gm_bind_usage){0};
+    for (uint32_t i = 0; i < binds->n_engines; i++) {
+        const struct gm_engine *engine = binds->engines[i];
+        if (engine->apps[id].state == GM_APP_UNUSED || engine->table->apps[id].most <= usage->most)
+            continue;
+        usage->most = engine->table->apps[id].most;
+        usage->needed = part_of(engine->table, id, usage->most);
+        usage->time = time_of(engine, id);
+    }
+}
+
 void gm_binds_show(const struct gm_binds *binds, uint32_t gpu, struct gm_snapshot_app *app)
 {
     const struct gm_binding *bound = find(binds, app->pid);
     const bool is_moved = bound && bound->gpu != gpu && bound->gpu != GM_BIND_NONE;
+    app->need = bound ? bound->program.need : 0;
+    app->need_from = bound ? bound->need_from : GM_NEED_UNKNOWN;
     app->placed = !bound ? GM_WHY_NONE : is_moved ? GM_WHY_BIND_ITSELF : bound->why;
 }

@@ -32,6 +32,7 @@ struct gm_binding {
     uint32_t n; /* devices that it sees, by their numbers on the machine, in its order */
     uint8_t device[GM_DEVICES_VISIBLE];
     struct gm_bind_program program;
+    enum gm_need_from need_from;
     bool is_there; /* it has memory on a GPU: as it was last looked at */
 };
 
@@ -56,6 +57,7 @@ struct gm_place_request {
     uint32_t n;       /* devices that it sees, by their numbers on the machine, in its order */
     uint32_t device[GM_DEVICES_VISIBLE];
     struct gm_bind_program program;
+    enum gm_need_from need_from;
 };
 
 struct gm_place_answer {
@@ -69,6 +71,14 @@ struct gm_place_answer {
 /* Bind a program. */
 void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *request,
                     struct gm_place_answer *answer);
+
+/* What the app has needed so far, on the GPU where it had most: bytes that it had at any time, what
+ * of that it needs there as it is now, and thousandths of the time that it wanted. */
+struct gm_bind_usage {
+    uint64_t most, needed;
+    uint32_t time;
+};
+void gm_binds_usage(const struct gm_binds *binds, uint32_t id, struct gm_bind_usage *usage);
 
 /* Why the program is on the GPU of this index. */
 void gm_binds_show(const struct gm_binds *binds, uint32_t gpu, struct gm_snapshot_app *app);

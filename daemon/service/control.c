@@ -223,6 +223,22 @@ struct gm_msg_trim_is gm_control_trim(struct gm_control *control, uid_t asker)
         .gpu = trimmed.gpu, .pinned = trimmed.pinned, .paged = trimmed.paged};
 }
 
+void gm_control_forget(struct gm_control *control, uid_t asker, const struct gm_msg_forget *body,
+                       struct gm_msg_forgotten *answer)
+{
+    const bool is_trusted = asker == 0 || asker == geteuid();
+    const bool has_user = (body->selects & GM_SET_UID) != 0;
+    const uid_t uid = has_user ? body->uid : asker;
+    memset(answer, 0, sizeof *answer);
+    if (!is_trusted && uid != asker) {
+        answer->is_refused = 1;
+        snprintf(answer->text, sizeof answer->text, "only root may forget other users' programs");
+        return;
+    }
+    answer->count = gm_past_forget(control->past, is_trusted && !has_user, uid,
+                                   (body->selects & GM_SET_COMMAND) != 0 ? body->command : NULL);
+}
+
 void gm_control_set(struct gm_control *control, uid_t asker, const struct gm_msg_set *body,
                     struct gm_msg_set_is *answer)
 {

@@ -26,6 +26,7 @@
 #include "common/wire.h"
 #include "daemon/engine/machine.h"
 #include "daemon/service/options.h"
+#include "daemon/service/past.h"
 #include "daemon/service/places.h"
 
 #define GM_STATUS_SCHEMA 3
@@ -36,6 +37,7 @@ struct gm_control {
     struct gm_machine *machine;
     uint64_t started; /* gm_now() */
     struct gm_places places;
+    struct gm_past *past; /* main's */
 };
 
 /* `options` and `machine` must outlive `control`. */
@@ -54,6 +56,11 @@ int gm_control_seal(char *text, uint64_t *bytes);
 
 /* TRIM for the user `asker`. Returns what goes back to the system. */
 struct gm_msg_trim_is gm_control_trim(struct gm_control *control, uid_t asker);
+
+/* FORGET for the user `asker`: what runs of its own programs needed, of root's and the daemon's own
+ * user's those of all. */
+void gm_control_forget(struct gm_control *control, uid_t asker, const struct gm_msg_forget *body,
+                       struct gm_msg_forgotten *answer);
 
 /* SET for the user `asker`. */
 void gm_control_set(struct gm_control *control, uid_t asker, const struct gm_msg_set *body,

@@ -16,6 +16,7 @@
 #include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -30,6 +31,7 @@
 #include "daemon/memory/files.h"
 #include "daemon/service/notify.h"
 #include "daemon/service/options_load.h"
+#include "daemon/service/past.h"
 #include "daemon/service/process.h"
 #include "daemon/views/journal.h"
 #include "daemon/views/record.h"
@@ -222,6 +224,18 @@ static int open_records(struct gm_journal *journal, uv_loop_t *loop,
     return error;
 }
 
+/* Where what programs needed is kept; "": nowhere. */
+static void name_history(const struct gm_options *options, char *path, size_t size)
+{
+    const char *folder = getenv("STATE_DIRECTORY");
+    if (options->history[0])
+        snprintf(path, size, "%s", options->history);
+    else if (folder && folder[0] == '/' && !strchr(folder, ':'))
+        snprintf(path, size, "%s/history", folder);
+    else
+        path[0] = '\0';
+}
+
 static int serve(const struct gm_options *options, rlim_t files, char *why, size_t size)
 {
     uv_loop_t loop;
@@ -229,6 +243,8 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
     struct log_clock log_clock;
     struct gm_server *server = NULL;
     struct gm_sessions *sessions = NULL;
+    struct gm_past *past = NULL;
+    char history[PATH_MAX];
     static struct gm_control control;
     static struct gm_machine machine;
     struct gm_gpus gpus = options->gpus;
@@ -306,7 +322,11 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
     if (error)
         goto no_machine;
     gm_control_init(&control, options, &machine);
-    error = gm_sessions_open(&sessions, &loop, &machine, &control, options->max_apps);
+    name_history(options, history, sizeof history);
+    control.past = past = gm_past_open(&loop, history);
+    error = past ? 0 : -ENOMEM;
+    if (error == 0)
+        error = gm_sessions_open(&sessions, &loop, &machine, &control, options->max_apps);
     if (error) {
         snprintf(why, size, "out of memory");
         goto no_sessions;
@@ -331,6 +351,7 @@ no_listen:
     gm_server_stop(server); /* first, so that the path is free for the next daemon */
     gm_sessions_stop(sessions);
 no_sessions:
+    gm_past_close(past); /* behind the sessions, whose programs it remembers */
     gm_machine_close(&machine);
 no_machine:
 no_record:
@@ -343,6 +364,8 @@ no_claim:
     uv_run(&loop, UV_RUN_DEFAULT); /* closes the handles that are left */
     if (sessions)
         gm_sessions_free(sessions);
+    if (past)
+        gm_past_free(past);
     if (server)
         gm_server_free(server);
     if (uv_loop_close(&loop))

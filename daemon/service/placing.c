@@ -9,6 +9,7 @@
 #include "common/nodes.h"
 #include "daemon/service/process.h"
 #include "daemon/service/users.h"
+#include "daemon/views/why.h"
 
 struct gm_view gm_view_own(void)
 {
@@ -21,19 +22,18 @@ struct gm_view gm_view_own(void)
 }
 
 /* Why the order stays, by what was said; NONE: it need not. */
-static enum gm_why why_kept(const struct gm_control *control, const struct gm_placing *who)
+static enum gm_why why_kept(const struct gm_control *control, const struct gm_placing *who,
+                            const struct gm_start *start)
 {
     const uint32_t flags = who->body->flags;
-    struct gm_start start;
     if ((flags & GM_PLACE_SAYS_OFF) != 0)
         return GM_WHY_BIND_OFF;
     if ((flags & GM_PLACE_SAYS_ORDER) != 0)
         return GM_WHY_NONE;
     if ((flags & GM_PLACE_IS_RANKED) != 0)
         return GM_WHY_BIND_RANKED;
-    gm_rules_start(&control->options->rules, who->uid, who->body->name, &start);
-    if (start.place != GM_PLACE_UNSAID)
-        return start.place == GM_PLACE_OFF ? GM_WHY_BIND_OFF : GM_WHY_NONE;
+    if (start->place != GM_PLACE_UNSAID)
+        return start->place == GM_PLACE_OFF ? GM_WHY_BIND_OFF : GM_WHY_NONE;
     return control->options->place == 0 ? GM_WHY_BIND_OFF : GM_WHY_NONE;
 }
 
@@ -57,16 +57,34 @@ static enum gm_why read_devices(const struct gm_devices *devices, const struct g
     return GM_WHY_NONE;
 }
 
-static void tell(const struct gm_placing *who, const struct gm_place_answer *chosen,
-                 struct gm_msg_placed *answer)
+/* What it will need, and who says so. */
+static void expect(const struct gm_control *control, const struct gm_placing *who,
+                   const struct gm_start *start, struct gm_place_request *request)
 {
-    char user[GM_USERS_NAME], kind[64];
+    struct gm_past_run run;
+    request->need_from = gm_past_find(control->past, who->uid, who->body->name, &run);
+    request->program.need = run.needed;
+    request->program.time = run.time;
+    if (who->body->need != 0)
+        request->need_from = GM_NEED_DECLARED;
+    else if (start->need != 0)
+        request->need_from = GM_NEED_RULE;
+    if (request->need_from == GM_NEED_DECLARED)
+        request->program.need = who->body->need;
+    if (request->need_from == GM_NEED_RULE)
+        request->program.need = start->need;
+}
+
+static void tell(const struct gm_placing *who, const struct gm_place_request *request,
+                 const struct gm_place_answer *chosen, struct gm_msg_placed *answer)
+{
+    char user[GM_USERS_NAME], kind[64], why[256];
+    gm_view_placed(chosen->why, request->program.need, request->need_from, why, sizeof why);
     if (chosen->gpu == GM_BIND_NONE || !chosen->is_changed) {
-        snprintf(answer->text, sizeof answer->text, "%s", gm_why_text(chosen->why));
+        snprintf(answer->text, sizeof answer->text, "%.180s", why);
         return;
     }
-    snprintf(answer->text, sizeof answer->text, "GPU %d comes first: %s", chosen->device,
-             gm_why_text(chosen->why));
+    snprintf(answer->text, sizeof answer->text, "GPU %d comes first: %.150s", chosen->device, why);
     snprintf(kind, sizeof kind, "placed of %u", who->uid);
     gm_log_like(GM_LOG_INFO, kind, "%s (pid %d, %s): %s", who->body->name, (int)who->pid,
                 gm_users_name(who->uid, user), answer->text);
@@ -80,8 +98,10 @@ uint32_t gm_placing(struct gm_control *control, const struct gm_view *view,
     const struct gm_devices *devices = &machine->binds.devices;
     struct gm_place_request request = {.pid = who->pid, .uid = who->uid};
     struct gm_place_answer chosen;
-    request.program.time = GM_BIND_WHOLE;
-    request.kept = why_kept(control, who);
+    struct gm_start start;
+    gm_rules_start(&control->options->rules, who->uid, who->body->name, &start);
+    expect(control, who, &start, &request);
+    request.kept = why_kept(control, who, &start);
     const enum gm_why unread = read_devices(devices, view, who, &request);
     if (request.kept == GM_WHY_NONE)
         request.kept = machine->n < 2 ? GM_WHY_BIND_ONLY : unread;
@@ -89,7 +109,7 @@ uint32_t gm_placing(struct gm_control *control, const struct gm_view *view,
     gm_binds_place(&machine->binds, &request, &chosen);
     memset(answer, 0, sizeof *answer);
     memset(entries, 0, GM_DEVICES_VISIBLE * sizeof *entries);
-    tell(who, &chosen, answer);
+    tell(who, &request, &chosen, answer);
     for (uint32_t i = 0; chosen.is_changed && i < request.n; i++) {
         const uint32_t token = chosen.order[i];
         entries[i].token = token;

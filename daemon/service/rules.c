@@ -122,15 +122,18 @@ static int take_word(struct gm_rule *rule, const char *word, char *why, size_t s
         return take_total(&rule->totals.gpu, "user-gpu", word + 9, why, size);
     if (strncmp(word, "user-pinned=", 12) == 0)
         return take_total(&rule->totals.pinned, "user-pinned", word + 12, why, size);
+    if (strncmp(word, "need=", 5) == 0)
+        return take_total(&rule->start.need, "need", word + 5, why, size);
     if (strncmp(word, "place=", 6) == 0)
         return take_place(&rule->start, word + 6, why, size);
     int error = gm_settings_take(&rule->settings, word, why, size);
     if (error != -ENOENT)
         return error;
-    snprintf(why, size,
-             "\"%.40s\" is neither a condition (user=, command=) nor a setting (class=, weight=, "
-             "share=, paused, oversize=, cap=, place=) nor a total (user-gpu=, user-pinned=)",
-             word);
+    snprintf(
+        why, size,
+        "\"%.40s\" is neither a condition (user=, command=) nor a setting (class=, weight=, "
+        "share=, paused, oversize=, cap=, place=, need=) nor a total (user-gpu=, user-pinned=)",
+        word);
     return -EINVAL;
 }
 
@@ -155,7 +158,7 @@ static bool covers(const struct gm_rule *a, const struct gm_rule *b)
 
 static bool has_start(const struct gm_rule *rule)
 {
-    return rule->start.place != GM_PLACE_UNSAID;
+    return rule->start.place != GM_PLACE_UNSAID || rule->start.need != 0;
 }
 
 static bool has_totals(const struct gm_rule *rule)
@@ -169,7 +172,7 @@ static bool is_void(const struct gm_rule *before, const struct gm_rule *rule)
     return (before->settings.has && rule->settings.has) ||
            (before->totals.gpu && rule->totals.gpu) ||
            (before->totals.pinned && rule->totals.pinned) ||
-           (before->start.place && rule->start.place);
+           (before->start.place && rule->start.place) || (before->start.need && rule->start.need);
 }
 
 bool gm_rules_find_total(const struct gm_rules *rules, uid_t uid, char *text, size_t size)
@@ -225,9 +228,10 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
         return -EINVAL;
     }
     if (rule.settings.has == 0 && !has_totals(&rule) && !has_start(&rule)) {
-        snprintf(why, why_size,
-                 "sets nothing: say class=, weight=, share=, paused, oversize=, cap=, place=, "
-                 "user-gpu= or user-pinned=");
+        snprintf(
+            why, why_size,
+            "sets nothing: say class=, weight=, share=, paused, oversize=, cap=, place=, need=, "
+            "user-gpu= or user-pinned=");
         return -EINVAL;
     }
     for (uint32_t i = 0; i < rules->n; i++) {
@@ -264,8 +268,10 @@ void gm_rules_start(const struct gm_rules *rules, uid_t uid, const char *name,
     *start = (struct gm_start){0};
     for (uint32_t i = 0; i < rules->n; i++) {
         const struct gm_rule *rule = &rules->rule[i];
-        if (start->place == GM_PLACE_UNSAID && matches(rule, uid, name))
-            start->place = rule->start.place;
+        if (!matches(rule, uid, name))
+            continue;
+        start->place = start->place ? start->place : rule->start.place;
+        start->need = start->need ? start->need : rule->start.need;
     }
 }
 
@@ -293,7 +299,10 @@ void gm_rules_totals(const struct gm_rules *rules, uid_t uid, struct gm_user_tot
 
 char *gm_rule_format(const struct gm_rule *rule, char *text, size_t size)
 {
-    char settings[192], gpu[48] = "", pinned[48] = "", number[24];
+    char settings[192], gpu[48] = "", pinned[48] = "", need[48] = "", number[24];
+    if (rule->start.need)
+        snprintf(need, sizeof need, " need=%s",
+                 gm_settings_format_cap(rule->start.need, number, sizeof number));
     if (rule->totals.gpu)
         snprintf(gpu, sizeof gpu, " user-gpu=%s",
                  gm_settings_format_cap(rule->totals.gpu, number, sizeof number));
@@ -303,10 +312,11 @@ char *gm_rule_format(const struct gm_rule *rule, char *text, size_t size)
     const char *const place = rule->start.place == GM_PLACE_OFF     ? " place=off"
                               : rule->start.place == GM_PLACE_ORDER ? " place=order"
                                                                     : "";
-    snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s", rule->has_user ? "user=" : "", rule->user,
+    snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s%s", rule->has_user ? "user=" : "", rule->user,
              rule->has_user && rule->has_command ? " " : "", rule->has_command ? "command=" : "",
              rule->command, rule->settings.has ? " " : "",
-             gm_settings_format(&rule->settings, settings, sizeof settings), place, gpu, pinned);
+             gm_settings_format(&rule->settings, settings, sizeof settings), place, need, gpu,
+             pinned);
     return text;
 }
 

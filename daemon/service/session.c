@@ -187,6 +187,16 @@ static void on_closed(uv_handle_t *handle)
     free(session);
 }
 
+/* Its run has ended: keep what it needed. */
+static void remember(const struct gm_session *session)
+{
+    struct gm_bind_usage usage;
+    gm_binds_usage(&session->all->machine->binds, session->app, &usage);
+    const struct gm_past_run run = {.most = usage.most, .needed = usage.needed, .time = usage.time};
+    if (usage.most > 0)
+        gm_past_note(session->all->control->past, session->uid, session->name, &run);
+}
+
 /* Tell the engine, close the socket and free the session. */
 static void bury(struct gm_session *session)
 {
@@ -198,6 +208,7 @@ static void bury(struct gm_session *session)
     if (session->app != NO_APP) {
         if (--all->apps == 0)
             uv_timer_stop(&all->beat);
+        remember(session);
         gm_machine_leave(all->machine, session->app);
     }
     drop_output(session);
@@ -802,6 +813,18 @@ static void set(struct gm_session *session, const struct gm_msg_set *body)
     gm_session_send(session, GM_MSG_SET_IS, &answer, NULL, 0, NULL, 0);
 }
 
+static void forget(struct gm_session *session, const struct gm_msg_forget *body)
+{
+    struct gm_msg_forgotten answer = {.is_refused = 1};
+    if (gm_bound_may_set(session->user, gm_now()))
+        gm_control_forget(session->all->control, session->uid, body, &answer);
+    else
+        snprintf(answer.text, sizeof answer.text,
+                 "%d settings of this user in a second: try again in a second",
+                 GM_SETTINGS_A_SECOND);
+    gm_session_send(session, GM_MSG_FORGOTTEN, &answer, NULL, 0, NULL, 0);
+}
+
 /* Answer TRIM once the memory has reached the system. The driver or a stopped program may keep some
  * for longer, so the answer has a deadline. */
 static void answer_trim(struct gm_session *session)
@@ -849,6 +872,9 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
         return;
     case GM_MSG_SET:
         set(session, message->body);
+        return;
+    case GM_MSG_FORGET:
+        forget(session, message->body);
         return;
     default:
         /* wire.def allows the other messages in state APP only. */

@@ -121,8 +121,11 @@ static cJSON *describe_app(const struct gm_snapshot *snapshot, const struct gm_s
     add_features_off(object, app->features_off);
     cJSON_AddStringToObject(object, "ignored", app->ignored);
     add_why(object, snapshot, app);
-    cJSON_AddStringToObject(object, "placed",
-                            app->placed != GM_WHY_NONE ? gm_why_text(app->placed) : "");
+    char placed[256];
+    cJSON_AddStringToObject(
+        object, "placed",
+        gm_view_placed(app->placed, app->need, app->need_from, placed, sizeof placed));
+    add_number(object, "expected_bytes", app->need);
     return object;
 }
 

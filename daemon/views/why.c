@@ -205,3 +205,23 @@ char *gm_view_reason(const struct gm_reason *why, const char *by, const char *ap
     }
     return text;
 }
+
+char *gm_view_placed(enum gm_why why, uint64_t need, enum gm_need_from from, char *text,
+                     size_t size)
+{
+    static const char *const whose[] = {
+        [GM_NEED_DECLARED] = "as its environment says",
+        [GM_NEED_RULE] = "as a rule says",
+        [GM_NEED_REMEMBERED] = "as in earlier runs",
+        [GM_NEED_MEAN] = "as its user's programs do in the mean",
+    };
+    char bytes[32];
+    if (why == GM_WHY_NONE)
+        text[0] = '\0';
+    else if (from == GM_NEED_UNKNOWN)
+        snprintf(text, size, "%s", gm_why_text(why));
+    else
+        snprintf(text, size, "%s; it needs %s, %s", gm_why_text(why),
+                 gm_format_size(need, bytes, sizeof bytes), whose[from]);
+    return text;
+}

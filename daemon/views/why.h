@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 
+#include "daemon/core/bind.h"
 #include "daemon/core/why.h"
 
 /* "app 3 (pid 812, python3)". Returns `text`. */
@@ -19,6 +20,10 @@ const char *gm_view_raise(const struct gm_reason *refusal);
 /* Why an app does not run, or is not all on the GPU; "" for NONE. `by`: who or which rule says so,
  * or ""; `app`: the name of the app that it waits for. Returns `text`. */
 char *gm_view_reason(const struct gm_reason *why, const char *by, const char *app, char *text,
+                     size_t size);
+
+/* Why a program is on its GPU, and what it was expected to need; "" for NONE. Returns `text`. */
+char *gm_view_placed(enum gm_why why, uint64_t need, enum gm_need_from from, char *text,
                      size_t size);
 
 #endif

@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/nodes.h"
+#include "common/size.h"
 #include "common/sock.h"
 #include "common/visible.h"
 #include "common/wire.h"
@@ -135,6 +136,16 @@ static uint32_t gm_place_flags(void)
     return flags;
 }
 
+/* GPUMUX_NEED, in bytes. */
+static uint64_t gm_place_need(void)
+{
+    const char *text = getenv("GPUMUX_NEED");
+    uint64_t bytes = 0;
+    if (text != NULL && text[0] != '\0' && gm_parse_size(text, &bytes) != 0)
+        gm_log(GM_LOG_WARN, "GPUMUX_NEED is no size: going on without it");
+    return bytes;
+}
+
 static bool gm_place_wait(int fd, uint64_t until)
 {
     for (uint64_t now = gm_now(); now < until; now = gm_now()) {
@@ -151,7 +162,8 @@ static uint32_t gm_place_ask(int fd, const struct gm_tokens *tokens,
 {
     static uint64_t buffer[GM_WIRE_MAX / sizeof(uint64_t)];
     struct gm_token_entry sent[GM_DEVICES_VISIBLE];
-    struct gm_msg_place place = {.flags = gm_place_flags(), .nodes = gm_nodes()};
+    struct gm_msg_place place = {
+        .flags = gm_place_flags(), .nodes = gm_nodes(), .need = gm_place_need()};
     struct gm_wire_message message;
     int fds[GM_WIRE_FDS], n_fds = 0;
 

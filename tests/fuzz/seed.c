@@ -91,11 +91,19 @@ static union body body_of(enum gm_msg_type type)
             (struct gm_msg_hello){.role = GM_ROLE_APP, .name = "python3", .group = "train"};
         break;
     case GM_MSG_PLACE:
-        body.place = (struct gm_msg_place){
-            .flags = GM_PLACE_HAS_LIST | GM_PLACE_IS_RANKED, .nodes = 3, .name = "python3"};
+        body.place = (struct gm_msg_place){.flags = GM_PLACE_HAS_LIST | GM_PLACE_IS_RANKED,
+                                           .nodes = 3,
+                                           .need = 1ull << 33,
+                                           .name = "python3"};
         break;
     case GM_MSG_PLACED:
         body.placed = (struct gm_msg_placed){.text = "GPU 1 comes first"};
+        break;
+    case GM_MSG_FORGET:
+        body.forget = (struct gm_msg_forget){.selects = GM_SET_COMMAND, .command = "train*"};
+        break;
+    case GM_MSG_FORGOTTEN:
+        body.forgotten = (struct gm_msg_forgotten){.count = 3};
         break;
     case GM_MSG_ENTER:
         body.enter = (struct gm_msg_enter){.cookie = 9, .gpu = 1};
@@ -324,7 +332,7 @@ static void emit_faults(void)
     make(GM_MSG_WANT, 0);
     put16(type_at, 15);
     emit_broken(GM_WIRE_BAD_TYPE, "gap");
-    put16(type_at, 44);
+    put16(type_at, 46);
     emit_broken(GM_WIRE_BAD_TYPE, "beyond");
 
     make(GM_MSG_CLOSE, 0);

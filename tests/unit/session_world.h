@@ -46,6 +46,7 @@ struct played {
     uint64_t last[APPS];
     struct gm_wishes wishes;
     struct gm_place_request place;
+    struct gm_bind_usage usage;
     uint64_t since;
     struct gm_set_request set;
     char command[64];
@@ -103,6 +104,20 @@ void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *reque
     for (uint32_t i = 0; i < request->n; i++)
         answer->order[i] = request->n - 1 - i;
     answer->is_changed = request->kept == GM_WHY_NONE && request->n > 1;
+}
+
+void gm_binds_usage(const struct gm_binds *binds, uint32_t app, struct gm_bind_usage *usage)
+{
+    assert_ptr_equal(binds, &machine.binds);
+    assert_true(app < APPS);
+    *usage = engine.usage;
+}
+
+char *gm_view_placed(enum gm_why why, uint64_t need, enum gm_need_from from, char *text,
+                     size_t size)
+{
+    snprintf(text, size, "%s, %llu by %d", gm_why_text(why), (unsigned long long)need, (int)from);
+    return text;
 }
 
 int gm_machine_places(const struct gm_machine *m)
@@ -253,6 +268,7 @@ static int set_up(void **state)
     if (uv_loop_init(&loop))
         return -1;
     gm_control_init(&control, &options, &machine);
+    control.past = gm_past_open(&loop, "");
     return gm_sessions_open(&sessions, &loop, &machine, &control, APPS);
 }
 
@@ -260,8 +276,10 @@ static int tear_down(void **state)
 {
     (void)state;
     gm_sessions_stop(sessions);
+    gm_past_close(control.past);
     uv_run(&loop, UV_RUN_DEFAULT);
     gm_sessions_free(sessions);
+    gm_past_free(control.past);
     return engine.joins == engine.leaves ? uv_loop_close(&loop) : -1;
 }
 

@@ -14,6 +14,7 @@
 
 #include "common/clock.h"
 #include "daemon/core/snapshot.h"
+#include "daemon/core/table_apps.h"
 #include "daemon/engine/binds.h"
 #include "daemon/engine/state/state.h"
 #include "daemon/engine/step/feed.h"
@@ -280,6 +281,31 @@ static void families(void **state)
     assert_int_equal(place(&request, GM_WHY_BIND_ONLY), 21);
 }
 
+/* What an app has needed: the most that it had at any time, and of that the part that it needs. */
+static void usage(void **state)
+{
+    struct gm_bind_usage used;
+    struct gm_table *table = engines[1].table;
+    (void)state;
+    gm_binds_usage(&binds, 1, &used);
+    assert_int_equal(used.most, 0);
+    come(0, 0, 1, 0);
+    come(0, 1, 1, 0);
+    const uint32_t first = gm_table_add_allocation(table, 1, 1ull << 40, G);
+    const uint32_t second = gm_table_add_allocation(table, 1, 1ull << 41, G / 2);
+    assert_true(first != GM_NONE && second != GM_NONE);
+    gm_table_free_allocation(table, first, (struct gm_last_word){0});
+    account = (struct gm_sched_account){.run_ns = 3 * GM_S, .wait_ns = GM_S, .idle_ns = 6 * GM_S};
+    gm_binds_usage(&binds, 1, &used);
+    assert_int_equal(used.most, G + G / 2);
+    assert_int_equal(used.needed, used.most);
+    assert_int_equal(used.time, 400);
+    gm_table_set_beyond(table, 1, G / 4); /* a half of what it has now is cold */
+    gm_binds_usage(&binds, 1, &used);
+    assert_int_equal(used.most, G + G / 2);
+    assert_true(used.needed > used.most / 2 - G / 100 && used.needed <= used.most / 2);
+}
+
 /* One user cannot take all places. */
 static void places(void **state)
 {
@@ -321,9 +347,9 @@ static void devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        BINDS(on_their_way),   BINDS(never_came),  BINDS(what_is_there),
-        BINDS(more_than_told), BINDS(time_counts), BINDS(kept),
-        BINDS(families),       BINDS(places),      BINDS(devices),
+        BINDS(on_their_way), BINDS(never_came), BINDS(what_is_there), BINDS(more_than_told),
+        BINDS(time_counts),  BINDS(kept),       BINDS(families),      BINDS(usage),
+        BINDS(places),       BINDS(devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,13 +13,15 @@
 
 #define DEVICES 4u
 
+static uint64_t said_need;
 static const void *entries;
 static uint32_t n_entries;
 
 /* Send PLACE with the tokens of `list`; NULL: without a list. */
 static void send_place(int peer, uint32_t flags, uint64_t nodes, const char *list)
 {
-    struct gm_msg_place body = {.flags = flags, .nodes = nodes, .name = "tester"};
+    struct gm_msg_place body = {
+        .flags = flags, .nodes = nodes, .need = said_need, .name = "tester"};
     struct gm_token_entry sent[GM_DEVICES_VISIBLE];
     struct gm_tokens tokens = {.n = 0};
     memset(sent, 0, sizeof sent);
@@ -128,6 +130,48 @@ static void what_was_said(void **state)
     assert_string_equal(placed(0, nodes, "0,1", GM_WHY_BIND_ONLY), "-");
 }
 
+/* What it will need: as it says, a rule, its earlier runs, or the mean of its user's. */
+static void needs(void **state)
+{
+    char why[256];
+    (void)state;
+    set_machine();
+    placed(0, gm_nodes(), NULL, GM_WHY_NONE);
+    assert_int_equal(engine.place.need_from, GM_NEED_UNKNOWN);
+    assert_int_equal(engine.place.program.need, 0);
+    assert_int_equal(engine.place.program.time, GM_BIND_WHOLE);
+    gm_past_note(control.past, asker, "other",
+                 &(struct gm_past_run){.most = 9u << 20, .needed = 8u << 20, .time = 10});
+    placed(0, gm_nodes(), NULL, GM_WHY_NONE);
+    assert_int_equal(engine.place.need_from, GM_NEED_MEAN);
+    assert_int_equal(engine.place.program.need, 8u << 20);
+    assert_int_equal(engine.place.program.time, GM_BIND_WHOLE);
+    /* a run that ends is remembered */
+    engine.usage = (struct gm_bind_usage){.most = 7u << 20, .needed = 6u << 20, .time = 300};
+    close(join(NULL));
+    turn(3);
+    assert_int_equal(engine.leaves, 1);
+    placed(0, gm_nodes(), NULL, GM_WHY_NONE);
+    assert_int_equal(engine.place.need_from, GM_NEED_REMEMBERED);
+    assert_int_equal(engine.place.program.need, 6u << 20);
+    assert_int_equal(engine.place.program.time, 300);
+    /* one that had no memory is not */
+    engine.usage = (struct gm_bind_usage){0};
+    close(join(NULL));
+    turn(3);
+    placed(0, gm_nodes(), NULL, GM_WHY_NONE);
+    assert_int_equal(engine.place.program.need, 6u << 20);
+    assert_int_equal(gm_rules_add(&options.rules, "command=tester need=4M", 2, why, sizeof why), 0);
+    placed(0, gm_nodes(), NULL, GM_WHY_NONE);
+    assert_int_equal(engine.place.need_from, GM_NEED_RULE);
+    assert_int_equal(engine.place.program.need, 4u << 20);
+    said_need = UINT64_MAX; /* whatever it says */
+    placed(GM_PLACE_SAYS_OFF, gm_nodes(), NULL, GM_WHY_BIND_OFF);
+    said_need = 0;
+    assert_int_equal(engine.place.need_from, GM_NEED_DECLARED);
+    assert_int_equal(engine.place.program.need, UINT64_MAX);
+}
+
 /* Any number of tokens, flags that are none, tokens without an end; again and again. */
 static void hostile(void **state)
 {
@@ -190,9 +234,7 @@ static void families(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SESSION(lists_of_the_program),
-        SESSION(what_was_said),
-        SESSION(hostile),
+        SESSION(lists_of_the_program), SESSION(what_was_said), SESSION(needs), SESSION(hostile),
         cmocka_unit_test(families),
     };
     unsetenv("CUDA_VISIBLE_DEVICES");

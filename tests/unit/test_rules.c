@@ -41,6 +41,36 @@ static unsigned match(uid_t uid, const char *name)
     return rule ? rule->line : 0;
 }
 
+/* What holds at the start: of each the first rule that says it, whatever else it says. */
+static void test_start(void **state)
+{
+    struct gm_start start;
+    char text[512];
+    (void)state;
+    must_add("command=train* class=batch place=off", 1);
+    must_add("user=1234 need=1.5G", 2);
+    must_add("command=* place=order need=4G", 3);
+    gm_rules_start(&rules, 1234, "train-big", &start);
+    assert_int_equal(start.place, GM_PLACE_OFF);
+    assert_int_equal(start.need, 3ull << 29);
+    gm_rules_start(&rules, 7, "chat", &start);
+    assert_int_equal(start.place, GM_PLACE_ORDER);
+    assert_int_equal(start.need, 4ull << 30);
+    assert_int_equal(match(1234, "chat"), 0); /* those set nothing of a program that runs */
+    assert_int_equal(match(1234, "train-big"), 1);
+    assert_string_equal(gm_rule_format(&rules.rule[0], text, sizeof text),
+                        "command=train* class=batch place=off");
+    assert_string_equal(gm_rule_format(&rules.rule[2], text, sizeof text),
+                        "command=* place=order need=4G");
+    assert_int_equal(add("user=7 place=sideways", 4), -EINVAL);
+    assert_non_null(strstr(why, "place: \"sideways\" is not off or order"));
+    assert_int_equal(add("user=7 place=off place=off", 4), -EEXIST);
+    assert_int_equal(add("user=7 need=lots", 4), -EINVAL);
+    assert_int_equal(add("user=7 need=1K", 4), -ERANGE);
+    assert_int_equal(add("user=7 need=1G need=1G", 4), -EEXIST);
+    assert_int_equal(add("user=7 command=x need=1G", 4), -EEXIST); /* the third matches all */
+}
+
 static void test_conditions(void **state)
 {
     (void)state;
@@ -257,6 +287,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_conditions, set_up),
+        cmocka_unit_test_setup(test_start, set_up),
         cmocka_unit_test_setup(test_totals, set_up),
         cmocka_unit_test_setup(test_user_names, set_up),
         cmocka_unit_test_setup(test_unknown_user, set_up),
