@@ -115,6 +115,17 @@ struct gm_warmed gm_place_warm(struct gm_table *table, uint32_t app, const struc
     return warmed;
 }
 
+void gm_place_heat(struct gm_table *table, uint32_t allocation)
+{
+    for (uint32_t c = table->allocations[allocation].first; c != GM_NONE;
+         c = table->chunks[c].sibling) {
+        const struct gm_chunk *chunk = &table->chunks[c];
+        if (chunk->heat < 2 * GM_PLACE_KNOWN)
+            gm_table_note_use(table, c, 2 * GM_PLACE_KNOWN, chunk->has_place);
+        gm_table_touch(table, c, 0);
+    }
+}
+
 /* ---- places ---- */
 
 /* A rank is the first four bits below the highest one of the heat, and where that one is: chunks

@@ -59,6 +59,10 @@ struct gm_warmed {
 struct gm_warmed gm_place_warm(struct gm_table *table, uint32_t app, const struct gm_use *uses,
                                uint32_t n);
 
+/* All of the allocation will be used, as others than its program can tell: it is touched, and as
+ * hot as what is used all the time. */
+void gm_place_heat(struct gm_table *table, uint32_t allocation);
+
 struct gm_place_input {
     uint32_t app;
     uint64_t room;   /* bytes that it may have on the GPU, beside what is fixed there */

@@ -52,8 +52,8 @@ static uint64_t host_taken(const struct gm_room_input *input)
                            input->host_programs + input->own.programs);
 }
 
-/* ... of that, what nobody can take up. */
-static uint64_t host_held(const struct gm_room_input *input)
+/* ... of that, what cannot come back to the GPU. */
+static uint64_t host_needed(const struct gm_room_input *input)
 {
     return gm_less(host_taken(input), input->host_aside);
 }
@@ -92,7 +92,7 @@ static struct gm_room room_by_rules(const struct gm_room_input *input)
     struct gm_room room = {.gpu = gm_less(gm_least(most, gm_room_cap_limit(input)), own->promised),
                            .why = GM_WHY_BUDGET};
     if (input->is_oversize || (gm_room_is_capped(input) && input->is_host_mappable)) {
-        room.host = gm_less(host_for(input), host_held(input));
+        room.host = gm_less(host_for(input), host_needed(input));
         room.why = GM_WHY_PINNED;
     }
     if (!input->is_oversize) /* what is beyond of it counts */
@@ -150,7 +150,7 @@ struct gm_reason gm_room_reason(const struct gm_room_input *input, enum gm_why w
         reason.taken = gm_less(input->fixed, input->own.fixed);
     } else if (why == GM_WHY_PINNED) {
         reason.limit = input->host;
-        reason.taken = host_held(input);
+        reason.taken = host_needed(input);
     } else if (why == GM_WHY_LIMIT) {
         reason.limit = input->told;
         reason.taken = input->told_taken;
@@ -176,13 +176,14 @@ uint64_t gm_room_to_reclaim(const struct gm_room_input *input, uint64_t beyond)
 uint64_t gm_room_to_give_up(const struct gm_room_input *input)
 {
     return gm_least(gm_less(input->own.promised, gm_room_cap_limit(input)),
-                    gm_less(gm_room_for_capped(input), host_held(input)));
+                    gm_less(gm_room_for_capped(input), host_needed(input)));
 }
 
 uint64_t gm_room_to_take_up(const struct gm_room_input *input)
 {
     const uint64_t most = gm_least(gpu_limit(input), gm_room_cap_limit(input));
-    return gm_least(gm_less(most, input->own.promised), input->own.beyond);
+    return gm_least(gm_less(most, input->own.promised),
+                    gm_less(input->own.beyond, input->own.held));
 }
 
 bool gm_room_may_occupy(const struct gm_room_input *input, uint64_t bytes, bool has_part)
@@ -201,6 +202,11 @@ bool gm_room_may_occupy(const struct gm_room_input *input, uint64_t bytes, bool 
 bool gm_room_may_fix(const struct gm_room_input *input, uint64_t bytes)
 {
     return gm_more(gm_more(input->own.needed, input->fixed), bytes) <= input->budget;
+}
+
+bool gm_room_may_hold(const struct gm_room_input *input, uint64_t bytes)
+{
+    return gm_more(host_needed(input), bytes) <= input->host;
 }
 
 /* The budget that leaves `kept` bytes of the device, in whole chunks. */

@@ -46,6 +46,7 @@ struct gm_room_sums {
     uint64_t promised, needed;
     uint64_t beyond;
     uint64_t fixed;
+    uint64_t held;   /* fixed on the host: part of what is beyond */
     uint64_t driver; /* in whole chunks */
     uint64_t device; /* in frames: with those that leave, and those of freed memory */
     uint64_t bend;   /* it may occupy so much more than it is promised, for now */
@@ -59,6 +60,17 @@ static inline uint64_t gm_room_promised(const struct gm_table *table, uint32_t a
 static inline uint64_t gm_room_needed(const struct gm_table *table, uint32_t app)
 {
     return gm_room_promised(table, app);
+}
+
+/* What all programs have committed, and what of that is beyond: with what others have open of ended
+ * programs, which stays where it is. */
+static inline uint64_t gm_room_committed(const struct gm_table *table)
+{
+    return table->committed + table->orphaned + table->orphaned_on_host;
+}
+static inline uint64_t gm_room_beyond(const struct gm_table *table)
+{
+    return table->beyond + table->orphaned_on_host;
 }
 
 struct gm_room_input {
@@ -160,7 +172,9 @@ struct gm_room_device {
  */
 uint64_t gm_room_next_budget(const struct gm_room_device *device);
 
-/* Whether the app could still run if `bytes` more were fixed, of others. */
+/* Whether the app could still run if `bytes` more were fixed, of others; and whether so much more
+ * of it can be beyond, for good. */
 bool gm_room_may_fix(const struct gm_room_input *input, uint64_t bytes);
+bool gm_room_may_hold(const struct gm_room_input *input, uint64_t bytes);
 
 #endif

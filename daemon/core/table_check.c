@@ -47,6 +47,8 @@ static void count_frame(const struct gm_frame *frame, struct gm_table *sums)
     sums->condemned += frame->state == GM_FRAME_CONDEMNED ? bytes : 0;
     sums->ending += gm_frame_ending(frame);
     sums->fixed += frame->share != 0 ? bytes : 0;
+    sums->orphaned_on_host +=
+        frame->share != 0 && frame->is_host ? gm_class_bytes(frame->class) : 0;
     sums->dirty += is_free && frame->is_dirty;
 }
 
@@ -114,6 +116,7 @@ static void count_chunk(const struct gm_chunk *chunk, struct gm_table_app *sums)
     sums->on_host += chunk->is_on_host ? bytes : 0;
     sums->kept += chunk->is_fixed || chunk->is_on_host;
     sums->fixed += chunk->is_fixed && chunk->tier == GM_TIER_GPU ? bytes : 0;
+    sums->held += chunk->is_fixed && chunk->tier != GM_TIER_GPU ? bytes : 0;
     sums->cold += chunk->is_cold ? bytes : 0;
     sums->missing += !gm_chunk_is_settled(chunk);
     switch ((enum gm_chunk_list)chunk->list) {
@@ -200,7 +203,7 @@ static const char *check_app(const struct gm_table *table, uint32_t id, struct g
         return "an app's bytes on the host are not those of its chunks";
     if (sums.kept != app->kept)
         return "an app's chunks that keep their frames are not counted right";
-    if (sums.fixed != app->fixed)
+    if (sums.fixed != app->fixed || sums.held != app->held)
         return "an app's fixed bytes are not those of its chunks";
     if (sums.resident != app->resident)
         return "an app's resident bytes are not those of its chunks";
@@ -222,6 +225,7 @@ static const char *check_app(const struct gm_table *table, uint32_t id, struct g
     all->beyond_apps += app->beyond > 0;
     all->silent += app->is_silent;
     all->orphaned -= app->fixed;
+    all->orphaned_on_host -= app->held;
     all->kept += app->kept;
     all->shadows += app->shadow_bytes;
     all->unmaps += app->is_silent ? 0 : app->unmaps;
@@ -300,7 +304,8 @@ const char *gm_table_check(const struct gm_table *table)
         return fault;
     if (sums.silent != table->silent)
         return "the apps that do not answer are not counted right";
-    if (sums.orphaned != table->orphaned || sums.kept != table->kept)
+    if (sums.orphaned != table->orphaned || sums.kept != table->kept ||
+        sums.orphaned_on_host != table->orphaned_on_host)
         return "what keeps its frames is not counted right";
     if (!is_device_right(table))
         return "the apps' bytes of frames are not those of the frames";

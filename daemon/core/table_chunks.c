@@ -339,8 +339,13 @@ static void count_committed(struct gm_table *table, uint32_t app, uint64_t bytes
     table->committed += bytes;
 }
 
-static void count_fixed(struct gm_table *table, uint32_t app, uint64_t bytes)
+static void count_fixed(struct gm_table *table, uint32_t app, bool is_on_host, uint64_t bytes)
 {
+    if (is_on_host) {
+        gm_app_at(table, app)->held += bytes;
+        table->orphaned_on_host -= bytes;
+        return;
+    }
     gm_app_at(table, app)->fixed += bytes;
     gm_pool_at(table, table->apps[app].pool)->fixed += bytes;
     table->orphaned -= bytes; /* of what `fixed` counts */
@@ -454,8 +459,7 @@ void gm_table_fix_chunk(struct gm_table *table, uint32_t index, uint32_t share)
     gm_table_fix_frame(table, chunk->frame, share);
     if (!chunk->is_on_host)
         count_kept(table, chunk->app, 1);
-    if (chunk->tier == GM_TIER_GPU)
-        count_fixed(table, chunk->app, gm_class_bytes(chunk->class));
+    count_fixed(table, chunk->app, chunk->tier != GM_TIER_GPU, gm_class_bytes(chunk->class));
     list_chunk(table, index);
 }
 
@@ -652,8 +656,8 @@ void gm_table_free_chunk(struct gm_table *table, uint32_t index)
         app->on_host -= gm_class_bytes(chunk->class);
         table->on_host -= gm_class_bytes(chunk->class);
     }
-    if (chunk->is_fixed && chunk->tier == GM_TIER_GPU)
-        count_fixed(table, chunk->app, -gm_class_bytes(chunk->class));
+    if (chunk->is_fixed)
+        count_fixed(table, chunk->app, chunk->tier != GM_TIER_GPU, -gm_class_bytes(chunk->class));
     count_committed(table, chunk->app, -gm_class_bytes(chunk->class));
 }
 

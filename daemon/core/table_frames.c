@@ -34,10 +34,14 @@ uint32_t gm_table_find_pool(struct gm_table *table, uint32_t uid)
 
 static void count_fixed(struct gm_table *table, const struct gm_frame *frame, uint64_t bytes)
 {
-    if (frame->share == 0 || frame->is_host)
+    if (frame->share == 0)
         return;
+    if (frame->is_host) {
+        table->orphaned_on_host += bytes; /* but for what apps have of it */
+        return;
+    }
     table->fixed += bytes;
-    table->orphaned += bytes; /* but for what apps have of it */
+    table->orphaned += bytes; /* likewise */
 }
 
 void gm_table_fix_frame(struct gm_table *table, uint32_t index, uint32_t share)

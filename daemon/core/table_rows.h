@@ -129,6 +129,7 @@ struct gm_table_app {
     uint64_t leaving;   /* ... of those of them that are still on the GPU */
     uint64_t beyond;    /* ... that it may not have on the GPU: the engine's promise to others */
     uint64_t fixed;     /* ... of those on the GPU that are fixed */
+    uint64_t held;      /* ... of those on the host that are */
     uint64_t resident;  /* bytes of its settled chunks on the GPU that are not fixed */
     uint64_t cold;      /* ... of those that are cold, wherever they are */
     uint64_t device;    /* bytes of all GPU frames that its chunks have: fixed ones, those in
@@ -166,6 +167,7 @@ struct gm_table {
     uint64_t ending; /* ... of those condemned whose end depends on the daemon only: room to come */
     uint64_t fixed;  /* bytes of fixed GPU frames, whose apps may be gone */
     uint64_t orphaned;             /* ... of those that no live chunk has: others have them open */
+    uint64_t orphaned_on_host;     /* likewise, of fixed frames on the host */
     uint64_t committed;            /* bytes of all live chunks */
     uint64_t on_host;              /* ... of those whose place is on the host */
     uint64_t beyond;               /* ... the sum of the apps' */

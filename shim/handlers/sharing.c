@@ -4,8 +4,10 @@
  * gpumux that opens such a name gets the driver's error. The driver shares its own memory.
  */
 #include <string.h>
+#include <time.h>
 
 #include "common/chunk.h"
+#include "common/clock.h"
 #include "shim/driver/devices.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/gate.h"
@@ -19,11 +21,15 @@
 #include "shim/tables/allocs.h"
 #include "shim/tables/pages.h"
 
+#define GM_SHARE_AGAIN_NS (2 * GM_MS)    /* it takes 20 ms a gigabyte */
+#define GM_SHARE_PATIENCE_NS (10 * GM_S) /* the daemon fixes it where it is after four */
+
 _Static_assert(sizeof(CUipcMemHandle) == sizeof(struct gm_share_name), "a name fills a handle");
 
 /* Share *alloc from inside the gate: there every chunk is mapped and the daemon moves nothing, so
- * it answers at once. Waits for this program's turn like a launch. */
-static CUresult gm_share(const struct gm_alloc *alloc, struct gm_msg_shared *shared)
+ * it answers at once. Waits for this program's turn like a launch. NOT_READY: it is to come to the
+ * GPU first, for which the gate closes. */
+static CUresult gm_share_now(const struct gm_alloc *alloc, struct gm_msg_shared *shared)
 {
     struct gm_slot *slot = gm_gate_enter_whole();
     if (slot == NULL)
@@ -34,6 +40,18 @@ static CUresult gm_share(const struct gm_alloc *alloc, struct gm_msg_shared *sha
     gm_gate_leave(slot);
     /* Negative: the daemon is lost, and nobody could open it. */
     return result >= 0 ? (CUresult)result : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult gm_share(const struct gm_alloc *alloc, struct gm_msg_shared *shared)
+{
+    const struct timespec pause = {.tv_nsec = (long)GM_SHARE_AGAIN_NS};
+    const uint64_t until = gm_now() + GM_SHARE_PATIENCE_NS;
+    CUresult result = gm_share_now(alloc, shared);
+    while (result == CUDA_ERROR_NOT_READY && gm_now() < until) {
+        nanosleep(&pause, NULL);
+        result = gm_share_now(alloc, shared);
+    }
+    return result;
 }
 
 CUresult gm_on_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)

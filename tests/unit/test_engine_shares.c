@@ -1,7 +1,8 @@
 /*
  * daemon/engine/shares: what may be shared beside others, when it ends, and what needs many
  * messages. (Names and refusals are the simulator's.) The engine around it is this test: a real
- * chunk table, and a note of what the apps were told to map and unmap, which it answers as it likes.
+ * chunk table, and a note of what the apps were told to map and unmap, which it answers as it
+ * likes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,6 +21,7 @@
 #include "daemon/engine/act/frames.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/step/memory.h"
+#include "daemon/engine/step/places.h"
 #include "daemon/engine/step/policy.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/shadows.h"
@@ -78,7 +80,17 @@ void gm_engine_tell_room(struct gm_engine *e)
 
 void gm_engine_fit(struct gm_engine *e, uint32_t id)
 {
-    assert_int_equal(e->table->apps[id].beyond, 0);
+    const struct gm_table_app *entry = &e->table->apps[id];
+    if (entry->held > entry->beyond)
+        gm_table_set_beyond(e->table, id, entry->held);
+}
+
+static bool comes; /* memory on the host comes to the GPU, if the program is quiet */
+
+bool gm_engine_want_exchange(struct gm_engine *e, uint32_t id)
+{
+    assert_true(id < e->config.max_apps);
+    return comes;
 }
 
 void gm_engine_drop_shadows(struct gm_engine *e, uint32_t allocation)
@@ -101,7 +113,10 @@ bool gm_group_is_one(const struct gm_engine *e, uint32_t id, uint32_t other)
 
 struct gm_room_input gm_engine_room_input(const struct gm_engine *e, uint32_t id)
 {
-    struct gm_room_input input = {.budget = gm_engine_offered(e), .fixed = e->table->fixed};
+    struct gm_room_input input = {.budget = gm_engine_offered(e),
+                                  .fixed = e->table->fixed,
+                                  .host = 64 * MIB,
+                                  .host_taken = gm_room_beyond(e->table)};
     for (uint32_t other = 0; other < APPS; other++)
         input.own.needed += gm_group_is_one(e, id, other) ? gm_room_needed(e->table, other) : 0;
     return input;
@@ -186,6 +201,24 @@ static uint64_t give(uint32_t app, uint64_t bytes)
         to_new_frame(table, c);
     }
     return va;
+}
+
+/* ... all of it mapped on the host. */
+static uint64_t give_on_host(uint32_t app, uint64_t bytes)
+{
+    static uint64_t next = VA / 4;
+    static uint32_t page;
+    struct gm_table *table = engine->table;
+    const uint32_t index = gm_table_add_allocation(table, app, next, bytes);
+    next += bytes;
+    assert_int_not_equal(index, GM_NONE);
+    for (uint32_t c = table->allocations[index].first; c != GM_NONE; c = table->chunks[c].sibling) {
+        gm_table_put(table, c, true);
+        to_tier(table, c, GM_TIER_PINNED, page++);
+        assert_true(gm_table_map(table, c, gm_table_add_host_frame(table, c)));
+        settle_chunk(table, c);
+    }
+    return table->allocations[index].va;
 }
 
 /* As engine_apps and engine_chunks do; the owner has unmapped it, or is gone. */
@@ -461,6 +494,43 @@ static void test_many_batches(void **state)
     assert_int_equal(shut[1].result, 0);
 }
 
+/* What lies on the host comes to the GPU first. What cannot is the owner's there, then nobody's,
+ * until nobody has it open. */
+static void test_on_host(void **state)
+{
+    (void)state;
+    const uint64_t va = give_on_host(0, 32 * MIB), other = give_on_host(0, 64 * MIB);
+    comes = true;
+    engine->now = GM_S;
+    share(0, va);
+    assert_int_equal(shared[0].result, CUDA_ERROR_NOT_READY);
+    assert_true(engine->table->chunks[engine->table->allocations[0].first].heat > 0);
+    engine->now += GM_SHARE_COMES_NS - 1;
+    share(0, va);
+    assert_int_equal(shared[0].result, CUDA_ERROR_NOT_READY);
+    engine->now++; /* it did not come */
+    share(0, va);
+    assert_int_equal(shared[0].result, 0);
+    assert_int_equal(engine->table->fixed, 0);
+    assert_int_equal(engine->table->apps[0].held, 32 * MIB);
+    assert_int_equal(engine->table->apps[0].beyond, 32 * MIB);
+    comes = false;
+    const struct gm_msg_open ask = ask_for(0, 32 * MIB);
+    share(0, other); /* 96 > 64 */
+    assert_int_equal(shared[0].result, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(open_as(2, &ask), 0);
+    free_it(0, va);
+    assert_int_equal(engine->table->apps[0].held, 0);
+    assert_int_equal(engine->table->orphaned_on_host, 32 * MIB);
+    gm_table_set_beyond(engine->table, 0, 0);
+    share(0, other);
+    assert_int_equal(shared[0].result, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(shut_as(2, AT), 0);
+    assert_int_equal(engine->table->orphaned_on_host, 0);
+    share(0, other);
+    assert_int_equal(shared[0].result, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -469,6 +539,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_freed_while_open, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deaths, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_batches, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_on_host, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

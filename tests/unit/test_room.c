@@ -172,6 +172,10 @@ static void test_fit(void **state)
     assert_int_equal(gm_room_to_take_up(&input), 4 * MIB);
     input.own.promised = 512 * MIB;
     assert_int_equal(gm_room_to_take_up(&input), 256 * MIB);
+    input.own.held = 100 * MIB; /* shared there for good */
+    assert_int_equal(gm_room_to_take_up(&input), 156 * MIB);
+    input.own.held = ALL;
+    assert_int_equal(gm_room_to_take_up(&input), 0);
 }
 
 /* What others have on the host by choice is no obstacle, and comes back as far as it is lacked. */

@@ -23,9 +23,14 @@ static void free_allocation(struct gm_engine *engine, uint32_t index, struct gm_
     uint32_t app = allocation->app, chunk = allocation->first, next;
     gm_engine_unshare(engine, app, allocation->va);
     gm_engine_drop_shadows(engine, index);
+    const struct gm_table_app *entry = &engine->table->apps[app];
+    const uint64_t held = entry->held;
     gm_table_free_allocation(engine->table, index, last);
+    /* What was shared on the host stays there, as nobody's promise, until nobody has it open. */
+    gm_table_set_beyond(engine->table, app, gm_less(entry->beyond, held - entry->held));
     gm_engine_forget_newest(engine, index);
     gm_engine_fit(engine, app); /* it has less beyond the GPU now */
+    gm_engine_count_aside(engine);
     gm_engine_fit_places(engine, app);
     if (engine->apps[app].session)
         gm_engine_tell_room(engine); /* before FREED, which the last chunk may send */

@@ -101,6 +101,7 @@ static void set_beyond(struct gm_engine *engine, uint32_t id, uint64_t beyond)
         gm_engine_want_places(engine, id);
     else
         gm_engine_need_places(engine, id);
+    gm_engine_count_aside(engine);
     gm_engine_want_memory(engine);
     gm_engine_count_aside(engine);
 }
@@ -151,7 +152,9 @@ static void take_up(struct gm_engine *engine, uint32_t id, uint64_t bytes)
 {
     for (GM_EACH_MEMBER(engine, id, client)) {
         const uint64_t beyond = engine->table->apps[client->id].beyond;
-        const uint64_t part = gm_least(gm_less(beyond, cold_of(engine, client->id)), bytes);
+        const uint64_t cold = cold_of(engine, client->id);
+        const uint64_t held = engine->table->apps[client->id].held;
+        const uint64_t part = gm_least(gm_less(beyond, cold > held ? cold : held), bytes);
         bytes -= part;
         set_beyond(engine, client->id, beyond - part);
     }
@@ -168,7 +171,8 @@ void gm_engine_reclaim_host(struct gm_engine *engine, uint32_t id, uint64_t beyo
         lacks -= left;
         for (GM_EACH_MEMBER(engine, first, client)) {
             const uint64_t has = engine->table->apps[client->id].beyond;
-            const uint64_t part = gm_least(has, left);
+            const uint64_t part =
+                gm_least(gm_less(has, engine->table->apps[client->id].held), left);
             left -= part;
             set_beyond(engine, client->id, has - part);
         }
@@ -183,6 +187,10 @@ void gm_engine_fit(struct gm_engine *engine, uint32_t id)
         gm_table_set_beyond(engine->table, id, all);
     if (!engine->apps[id].session || engine->stopping.is_on)
         return;
+    if (entry->held > entry->beyond) { /* gm_room_may_hold was asked */
+        gm_engine_reclaim_host(engine, id, entry->held - entry->beyond);
+        set_beyond(engine, id, entry->held);
+    }
     const struct gm_room_input input = gm_engine_room_input(engine, id);
     const uint64_t less = gm_room_to_give_up(&input), more = gm_room_to_take_up(&input);
     if (less > 0) {
@@ -302,7 +310,6 @@ void gm_engine_follow_caps(struct gm_engine *engine)
         return;
     engine->is_short_of_room =
         engine->config.fits_working_sets && gm_room_is_short(engine->table, was_short);
-    gm_engine_count_aside(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].session && is_to_fit(engine, id, was_short))
             gm_engine_fit(engine, id);
@@ -382,7 +389,7 @@ struct gm_reason gm_engine_why_capped(const struct gm_engine *engine, uint32_t i
 int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, uint64_t cap,
                          char *why, size_t size)
 {
-    uint64_t beyond = engine->table->beyond, aside = engine->aside, more = 0, on_host = 0;
+    uint64_t beyond = gm_room_beyond(engine->table), aside = engine->aside, more = 0, on_host = 0;
     uint32_t programs = engine->table->beyond_apps;
     for (uint32_t id = 0; cap != 0 && id < engine->config.max_apps; id++) {
         if (!selected[id] ||

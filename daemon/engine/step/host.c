@@ -145,7 +145,7 @@ uint64_t gm_host_limit_of(const void *engine)
 static uint64_t promised_by(const struct gm_engine *engine)
 {
     const struct gm_table *table = engine->table;
-    const uint64_t committed = table->committed + table->orphaned, beyond = table->beyond;
+    const uint64_t committed = gm_room_committed(table), beyond = gm_room_beyond(table);
     const uint64_t on_gpu = gm_least(gm_less(committed, beyond), table->budget);
     const uint64_t lower =
         gm_stores_cap(engine->stores, GM_TIER_PAGED) + gm_stores_cap(engine->stores, GM_TIER_DISK);

@@ -39,9 +39,10 @@ static void describe_need(const struct gm_engine *engine, struct gm_need *need)
 {
     const struct gm_table *table = engine->table;
     const struct gm_need_input input = {
-        .committed = table->committed + table->orphaned,
-        .beyond = gm_least(gm_room_on_host(table->beyond, table->beyond_apps) + vacated(engine),
-                           table->committed),
+        .committed = gm_room_committed(table),
+        .beyond =
+            gm_least(gm_room_on_host(gm_room_beyond(table), table->beyond_apps) + vacated(engine),
+                     table->committed + table->orphaned_on_host),
         .budget = table->budget,
         .pinned_cap = gm_stores_cap(engine->stores, GM_TIER_PINNED),
         .pinned_used = gm_engine_pinned_used(engine),

@@ -175,6 +175,16 @@ void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation)
         app->places.newest = GM_NONE;
 }
 
+bool gm_engine_want_exchange(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_place_input input = input_for(engine, id);
+    if (gm_place_app(engine->table, &input, false).come == 0)
+        return false;
+    gm_engine_hold_at_once(engine, id);
+    gm_engine_want_places(engine, id);
+    return true;
+}
+
 void gm_engine_uses(struct gm_engine *engine, uint32_t id, const struct gm_use *uses, uint32_t n,
                     bool is_whole)
 {

@@ -16,6 +16,9 @@ void gm_engine_need_places(struct gm_engine *engine, uint32_t app);
 bool gm_engine_has_places(const struct gm_engine *engine, uint32_t app);
 /* The app is quiet or will soon be: its chunks are to get new places then. */
 void gm_engine_begin_places(struct gm_app *app);
+/* Whether anything of the app is to come from the host to the GPU, as its heat is now. Its gate is
+ * closed for that as soon as may be. */
+bool gm_engine_want_exchange(struct gm_engine *engine, uint32_t app);
 /* The allocation ends: nothing waits for its places. */
 void gm_engine_forget_newest(struct gm_engine *engine, uint32_t allocation);
 /* Its gate may be closed for exchanges at once. */

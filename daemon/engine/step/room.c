@@ -119,13 +119,14 @@ static struct gm_room_input for_all(const struct gm_engine *engine, uint64_t pin
         .fixed = table->fixed,
         .host = mappable(engine, pinned),
         .host_alone = mappable(engine, gm_host_limit_alone(engine)),
-        .host_taken = table->beyond,
+        .host_taken = gm_room_beyond(table),
         .host_programs = table->beyond_apps,
         .host_aside = engine->aside,
         .tiers = tiers(engine, pinned),
-        .tiers_taken = table->committed + table->orphaned,
+        .tiers_taken = gm_room_committed(table),
         .files = files == UINT32_MAX ? UINT64_MAX : files,
-        .files_taken = table->kept + (table->orphaned >> GM_CHUNK_SHIFT),
+        .files_taken =
+            table->kept + ((table->orphaned + table->orphaned_on_host) >> GM_CHUNK_SHIFT),
         .is_host_mappable = !engine->pool.is_registered,
         .cap = UINT64_MAX,
         .told = UINT64_MAX,
@@ -150,6 +151,7 @@ struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t id)
         sums.programs++;
         sums.beyond += entry->beyond;
         sums.fixed += entry->fixed;
+        sums.held += entry->held;
         sums.driver += engine->apps[client->id].driver;
         sums.device += entry->device;
         sums.bend += engine->apps[client->id].cap.bend;
@@ -291,8 +293,7 @@ void gm_engine_update_room(struct gm_engine *engine)
 
 uint64_t gm_engine_left(const struct gm_engine *engine)
 {
-    return gm_less(tiers(engine, gm_host_limit(engine)),
-                   engine->table->committed + engine->table->orphaned);
+    return gm_less(tiers(engine, gm_host_limit(engine)), gm_room_committed(engine->table));
 }
 
 /* By option a program waits for memory, so the tiers do not bound it. */

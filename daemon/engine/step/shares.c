@@ -3,13 +3,16 @@
  * Shares: allocations that other programs of the same user have mapped (cuIpc*). Owns the list of
  * shares and their openers. Called by step.c for messages, and by files that count shared memory.
  *
- *   SHARE   The owner asks from inside its gate, so the allocation is in place. From now on it is
- *           *fixed*: it is neither evicted nor exchanged, so those who map it need not be told. The
- *           owner gets a number and a nonce. Programs of the same user that know both may open it.
+ *   SHARE   The owner asks from inside its gate, so the allocation is in place. What of it is on
+ *           the host comes to the GPU first, if it can: the owner is told to ask again. From then on
+ *           it is *fixed*: it is neither evicted nor exchanged, so those who map it need not be told.
+ *           The owner gets a number and a nonce. Programs of the same user that know both may open
+ *           it.
  *   OPEN    Maps its frames into the opener as they are, also those on the host.
  *   SHUT    Unmaps them there.
  *
- * A fixed allocation stays fixed: nobody knows who still holds its name. A shared frame is never
+ * What is fixed on the host stays beyond the GPU of its owner, and counts on the host for as long as
+ * anybody has it open. A fixed allocation stays fixed: nobody knows who still holds its name. A shared frame is never
  * reused. It is destroyed when the owner has given it up and the last opener has unmapped it or is
  * gone. Between the two it is an *orphan*.
  *
@@ -33,6 +36,7 @@
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/memory.h"
+#include "daemon/engine/step/places.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/shadows.h"
 
@@ -70,6 +74,15 @@ static bool leaves_room(const struct gm_engine *engine, uint32_t owner, uint64_t
     return true;
 }
 
+/* Whether so much more of the app can stay on the host for good. Most of it was promised there. */
+static bool has_host_room(const struct gm_engine *engine, uint32_t id, uint64_t bytes)
+{
+    const struct gm_table_app *entry = &engine->table->apps[id];
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
+    const uint64_t more = gm_less(entry->held + bytes, entry->beyond);
+    return more == 0 || gm_room_may_hold(&input, more);
+}
+
 static uint64_t bytes_on_gpu(const struct gm_table *table, uint32_t allocation)
 {
     uint64_t bytes = 0;
@@ -77,6 +90,23 @@ static uint64_t bytes_on_gpu(const struct gm_table *table, uint32_t allocation)
          c = table->chunks[c].sibling)
         bytes += table->chunks[c].tier != GM_TIER_GPU ? 0 : gm_chunk_bytes(&table->chunks[c]);
     return bytes;
+}
+
+/* Whether the owner is to ask again, as its memory is to come to the GPU first. */
+static bool comes_first(struct gm_engine *engine, uint32_t id, uint32_t index, uint64_t on_host)
+{
+    uint64_t *until = &engine->apps[id].share_until;
+    const bool is_first = *until == 0 || engine->now >= *until + GM_SHARE_COMES_NS;
+    if (is_first)
+        *until = engine->now + GM_SHARE_COMES_NS;
+    if (is_first && on_host > 0) {
+        gm_place_heat(engine->table, index);
+        gm_engine_fit(engine, id);
+    }
+    if (on_host > 0 && engine->now < *until && gm_engine_want_exchange(engine, id))
+        return true;
+    *until = 0;
+    return false;
 }
 
 static struct gm_share *make_share(struct gm_engine *engine, uint32_t id, uint32_t index)
@@ -127,7 +157,7 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     const uint32_t index = gm_table_find_allocation(engine->table, id, ask->va);
     struct gm_share *share = find_owned(engine, id, ask->va);
     CUresult result = CUDA_SUCCESS;
-    uint64_t bytes;
+    uint64_t bytes, on_host;
 
     if (share || index == GM_NONE) {
         answer_share(engine, id, ask->cookie, share ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE,
@@ -135,9 +165,12 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         return;
     }
     bytes = bytes_on_gpu(engine->table, index);
+    on_host = engine->table->allocations[index].bytes - bytes;
     if (!gm_table_can_fix(engine->table, index))
         result = CUDA_ERROR_NOT_READY; /* not from inside the gate */
-    else if (!leaves_room(engine, id, bytes))
+    else if (comes_first(engine, id, index, on_host))
+        result = CUDA_ERROR_NOT_READY;
+    else if (!leaves_room(engine, id, bytes) || !has_host_room(engine, id, on_host))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     else if (!(share = make_share(engine, id, index)))
         result = CUDA_ERROR_OUT_OF_MEMORY;

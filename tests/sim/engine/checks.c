@@ -68,6 +68,29 @@ static void check_host_frames(void)
     require(!handle_is_mapped_in_pool(is_frame), "host memory that a process has mapped is free");
 }
 
+/* What is shared and lies on the host stays there: it was promised to its owner, or counts beside
+ * that once the owner is gone. */
+static uint64_t check_shared_on_host(const struct gm_engine *engine)
+{
+    const struct gm_table *table = engine->table;
+    uint64_t of_app[PROGRAMS] = {0}, left = 0;
+    for (uint32_t i = 0; i < table->max_frames; i++) {
+        const struct gm_frame *frame = &table->frames[i];
+        const uint32_t c = frame->chunk;
+        if (frame->state == GM_FRAME_UNUSED || !frame->is_host || frame->share == 0)
+            continue;
+        if (c != GM_NONE && !table->chunks[c].is_freed)
+            of_app[table->chunks[c].app] += gm_class_bytes(frame->class);
+        else
+            left += gm_class_bytes(frame->class);
+    }
+    for (uint32_t id = 0; id < table->max_apps && !engine->stopping.is_on; id++)
+        require(of_app[id] <= table->apps[id].beyond,
+                "app %u shares %lu MiB on the host, and was promised %lu beyond the GPU", id,
+                of_app[id] >> 20, table->apps[id].beyond >> 20);
+    return left;
+}
+
 /* Who may not be larger than the budget is not; each is told what it could have. (What others share
  * is told a step later.) */
 static void check_size(struct program *p, const struct gm_engine *engine)
@@ -89,7 +112,8 @@ static void check_size(struct program *p, const struct gm_engine *engine)
             engine->table->apps[id].committed);
     require(p->was_oversize || beyond == 0, "app %u has %lu MiB beyond the budget, and never might",
             id, beyond >> 20);
-    const uint64_t promised = gm_room_on_host(engine->table->beyond, engine->table->beyond_apps);
+    const uint64_t promised = gm_room_on_host(engine->table->beyond, engine->table->beyond_apps) +
+                              check_shared_on_host(engine);
     require(promised <= on_host, "%lu MiB beyond the budget are promised, of %lu", promised >> 20,
             on_host >> 20);
     const uint64_t told = engine->apps[id].ctl->budget[engine->config.index];
