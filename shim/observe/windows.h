@@ -12,6 +12,8 @@
  * address is that is not gpumux's, the driver is asked once a window for each 2 MiB. What an
  * executable graph touches: replays.h.
  *
+ * A large range is not walked over at each launch: how often it was touched is near.
+ *
  * What cannot be read counts as unseen (gm_stat.unseen), so that the daemon knows that it does not
  * know: kernels whose parameters the driver does not tell or that have too many, launches of the
  * old forms, batches of 3D copies, addresses without a word, and everything while there are no

@@ -639,6 +639,33 @@ static void test_full_word(void **state)
     assert_int_equal(got[1].order, 1);
 }
 
+/* A large range is marked whole at once, and then ever more rarely, in each window anew; the sum is
+ * near. */
+static void test_large(void **state)
+{
+    struct gm_alloc alloc;
+    const uint64_t big = BASE + (1ull << 38), half = PLACES / 2 * GM_CHUNK_MIN;
+    (void)state;
+    make(big, PLACES * GM_CHUNK_MIN, GM_ALLOC_CHUNKS);
+    for (uint32_t window = 0; window < 3; window++) {
+        gm_windows_of_address((void *)big, 2 * half);
+        gm_windows_of_address((void *)(big + half), half); /* another range */
+        assert_int_equal(take(), PLACES);
+        for (uint32_t i = 0; i < PLACES; i++)
+            assert_int_equal(got[i].count, i < PLACES / 2 ? 1 : 2);
+    }
+    for (uint32_t i = 0; i < 60; i++)
+        gm_windows_of_address((void *)big, half);
+    for (uint32_t i = 0; i < 60; i++)
+        gm_windows_touch(gm_window_place(big + half), PLACES / 2, 1, true);
+    gm_windows_touch(gm_window_place(big), 1, 1, true); /* what is small counts by itself */
+    assert_int_equal(take(), PLACES);
+    assert_int_equal(got[0].count, 33);
+    for (uint32_t i = 1; i < PLACES; i++)
+        assert_int_equal(got[i].count, 32);
+    assert_int_equal(gm_allocs_take(big, &alloc), GM_ALLOC_BASE);
+}
+
 /* Nobody knows what kernels read by textures. */
 static void test_hidden(void **state)
 {
@@ -672,6 +699,7 @@ int main(void)
         cmocka_unit_test_setup(test_all, setup),
         cmocka_unit_test_setup(test_no_word, setup),
         cmocka_unit_test_setup(test_full_word, setup),
+        cmocka_unit_test_setup(test_large, setup),
         cmocka_unit_test_setup(test_threads, setup),
         cmocka_unit_test_setup(test_switch, setup),
         cmocka_unit_test_setup(test_hidden, setup), /* for good */
