@@ -80,6 +80,8 @@ struct page {
     uint64_t tag;
     uint16_t readers, writers; /* copies under way */
     uint8_t vain;              /* copies to it, one after the other, that changed nothing */
+    bool is_back;              /* of the GPU: was zero, and is as it was before that */
+    uint32_t takes, taken;     /* of the host: how often it was taken; when it was copied to last */
 };
 
 enum { HANDLE_PAGES = 16, HANDLES = 4096, NO_HANDLE = 0 };

@@ -154,17 +154,22 @@ static void device_pages(const struct gm_mover *mover, CUdeviceptr at, uint64_t 
 }
 
 /* Memory that is all zero needs no copy, as the GPU hashes it; nor what is as its copy, again and
- * again: one may have been made without a hash, and one with the first. */
+ * again: one may have been made without a hash, and one with the first. The copy is there by
+ * chance if others had its pages and wrote nothing, or if the memory was zero in between, so that
+ * there was no copy. */
 static void check_copy_out(const struct copy *copy)
 {
-    bool is_same = true, is_zero = true;
+    struct page *to = copy->to[0];
+    bool is_same = to->takes - to->taken < 2, is_zero = true;
     for (uint32_t i = 0; i < copy->pages; i++) {
-        is_same = is_same && copy->from[i]->tag == copy->to[i]->tag;
+        is_same = is_same && copy->from[i]->tag == copy->to[i]->tag && !copy->from[i]->is_back;
         is_zero = is_zero && copy->from[i]->tag == 0;
+        copy->from[i]->is_back = false;
     }
-    copy->to[0]->vain = is_same ? copy->to[0]->vain + 1 : 0;
+    to->taken = to->takes;
+    to->vain = is_same ? to->vain + 1 : 0;
     require(!is_zero, "memory is copied out that is all zero");
-    require(copy->to[0]->vain <= VAIN_MOST, "memory is copied out that is as its copy");
+    require(to->vain <= VAIN_MOST, "memory is copied out that is as its copy");
 }
 
 uint64_t gm_mover_submit(struct gm_mover *self, enum gm_way way, CUdeviceptr device,

@@ -852,6 +852,7 @@ static void touch(struct program *p)
         uint64_t tag = chance_percent(10) ? 0 : ++machine.next_tag; /* as if cleared */
         if (p->is_swinging && *now != *before)
             tag = *before; /* it is as it was */
+        page->is_back = tag != 0 && *now == 0;
         *before = *now;
         page->tag = *now = tag;
     }

@@ -145,8 +145,14 @@ void gm_stores_copy(struct gm_stores *stores, uint32_t chunk, enum gm_tier from,
 
 uint32_t gm_stores_take(struct gm_stores *stores, enum gm_tier tier, uint64_t bytes)
 {
-    return tier == GM_TIER_PINNED ? gm_hostpool_take(stores->pinned, bytes)
-                                  : gm_pages_take(&stores->tiers[tier].pages, bytes);
+    struct page *pages[HANDLE_PAGES];
+    if (tier != GM_TIER_PINNED)
+        return gm_pages_take(&stores->tiers[tier].pages, bytes);
+    const uint32_t page = gm_hostpool_take(stores->pinned, bytes);
+    const uint32_t n = stored_pages(stores, tier, page, pages, HANDLE_PAGES);
+    for (uint32_t i = 0; i < n; i++)
+        pages[i]->takes++;
+    return page;
 }
 
 void gm_stores_free(struct gm_stores *stores, enum gm_tier tier, uint32_t page)
