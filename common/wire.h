@@ -183,8 +183,8 @@ struct gm_msg_expect {
 /* The first devices of the program, in the order that it is to have them; none: as they are.
  * Entries: each of the tokens 0 to n - 1 once, or, without a list, all devices. */
 struct gm_msg_placed {
-    uint64_t reserved;
-    char text[184]; /* why, for the program's log */
+    uint64_t wait_ns; /* not 0: another PLACED follows within that time */
+    char text[184];   /* why, for the program's log */
 };
 
 /* fds: the ctl page, then the stat area. Entries: the GPUs. The gate starts closed. */

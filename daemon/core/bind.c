@@ -127,3 +127,31 @@ void gm_bind_take(struct gm_bind_gpu *gpu, const struct gm_bind_program *program
     gpu->queues += streams_of(program);
     gpu->time += program->time;
 }
+
+static bool has_any_room(const struct gm_bind_gpu *gpus, uint32_t n,
+                         const struct gm_bind_waiter *waiter)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if ((waiter->allowed >> i & 1) != 0 && gm_bind_has_room(&gpus[i], waiter->need))
+            return true;
+    return false;
+}
+
+static bool is_behind(const struct gm_bind_waiter *waiters, uint32_t which)
+{
+    for (uint32_t i = 0; i < which; i++)
+        if (waiters[i].uid == waiters[which].uid)
+            return true;
+    return false;
+}
+
+uint32_t gm_bind_next(const struct gm_bind_gpu *gpus, uint32_t n,
+                      const struct gm_bind_waiter *waiters, uint32_t n_waiters, uint64_t now,
+                      uint64_t patience_ns)
+{
+    for (uint32_t i = 0; i < n_waiters; i++)
+        if (gm_less(now, waiters[i].since) >= patience_ns ||
+            (!is_behind(waiters, i) && has_any_room(gpus, n, &waiters[i])))
+            return i;
+    return GM_BIND_NONE;
+}

@@ -84,6 +84,22 @@ bool gm_bind_has_room(const struct gm_bind_gpu *gpu, uint64_t need);
 struct gm_bind_choice gm_bind_choose(const struct gm_bind_gpu *gpus, uint32_t n, uint64_t allowed,
                                      const struct gm_bind_program *program);
 
+/* A program that waits until a GPU has room for it. */
+struct gm_bind_waiter {
+    uint32_t uid;
+    uint64_t need, allowed;
+    uint64_t since;
+};
+
+/*
+ * Which of those that wait, in the order in which they came, is to begin now: the first whom a GPU
+ * has room for and before whom none of its user waits, or who has waited for `patience_ns`. NONE:
+ * none. So of one user they begin in the order in which they came, and no user waits for another's.
+ */
+uint32_t gm_bind_next(const struct gm_bind_gpu *gpus, uint32_t n,
+                      const struct gm_bind_waiter *waiters, uint32_t n_waiters, uint64_t now,
+                      uint64_t patience_ns);
+
 /* The program is bound there: count it. */
 void gm_bind_take(struct gm_bind_gpu *gpu, const struct gm_bind_program *program);
 

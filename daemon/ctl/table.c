@@ -420,6 +420,29 @@ static void print_refused(const cJSON *refused)
     print_wrapped(text, 0, line_width());
 }
 
+/* Programs that wait at their start. */
+static void print_starting(const cJSON *starting)
+{
+    const cJSON *one;
+    const int n = cJSON_GetArraySize(starting);
+    char text[4 * CELL], name[CELL], user[CELL], bytes[CELL], waited[CELL];
+    if (n == 0)
+        return;
+    printf("%d program%s wait%s until a GPU has room beside the others:\n", n, n == 1 ? "" : "s",
+           n == 1 ? "s" : "");
+    cJSON_ArrayForEach(one, starting)
+    {
+        snprintf(user, sizeof user, "%.40s", mux_word(one, "user"));
+        snprintf(name, sizeof name, "%.63s", mux_word(one, "name"));
+        gm_text_clean(user, sizeof user);
+        gm_text_clean(name, sizeof name);
+        snprintf(text, sizeof text, "%s (pid %.0f, %s): needs %s, for %s", name,
+                 mux_number(one, "pid"), user, mux_size(one, "expected_bytes", bytes),
+                 seconds(mux_number(one, "waiting_s"), waited));
+        print_wrapped(text, 2, line_width());
+    }
+}
+
 /* Recent refusals of memory. */
 static void print_refused_memory(const cJSON *gpus)
 {
@@ -460,6 +483,7 @@ void mux_table(const cJSON *status)
     else
         print_apps(apps, cJSON_GetArraySize(gpus) > 1);
     print_features_off(apps);
+    print_starting(cJSON_GetObjectItemCaseSensitive(status, "starting"));
     print_refused(cJSON_GetObjectItemCaseSensitive(status, "refused"));
     print_refused_memory(gpus);
 }

@@ -241,22 +241,30 @@ static void put_in_order(const struct gm_binds *binds, const struct gm_bind_gpu 
             answer->order[at++] = i;
 }
 
+/* A bit for each GPU that it may be bound to: one whose order stays takes its first. */
+static uint64_t allowed_to(const struct gm_binds *binds, const struct gm_place_request *request)
+{
+    const uint32_t n = request->kept != GM_WHY_NONE && request->n > 0 ? 1 : request->n;
+    uint64_t allowed = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t gpu = gpu_of(binds, request->device[i]);
+        allowed |= gpu != GM_BIND_NONE ? 1ull << gpu : 0;
+    }
+    return allowed;
+}
+
 /* The GPU and the order for a program whose GPUs may be put in order. */
 static void choose(const struct gm_binds *binds, const struct gm_bind_gpu *gpus,
                    const struct gm_place_request *request, struct gm_place_answer *answer)
 {
     const struct gm_binding *family = find_family(binds, request);
-    uint64_t allowed = 0;
+    const uint64_t allowed = allowed_to(binds, request);
     if (family) {
         for (uint32_t i = 0; i < request->n; i++)
             answer->order[i] = place_of(request, family->device[i]);
         answer->gpu = family->gpu;
         answer->why = GM_WHY_BIND_FAMILY;
         return;
-    }
-    for (uint32_t i = 0; i < request->n; i++) {
-        const uint32_t gpu = gpu_of(binds, request->device[i]);
-        allowed |= gpu != GM_BIND_NONE ? 1ull << gpu : 0;
     }
     const struct gm_bind_choice choice =
         gm_bind_choose(gpus, binds->n_engines, allowed, &request->program);
@@ -294,6 +302,26 @@ void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *reque
         answer->is_changed = answer->is_changed || answer->order[i] != i;
     }
     note(binds, &bound);
+}
+
+bool gm_binds_has_family(const struct gm_binds *binds, const struct gm_place_request *request)
+{
+    return find_family(binds, request) != NULL;
+}
+
+uint32_t gm_binds_next(struct gm_binds *binds, const struct gm_waiting *waiting, uint32_t n,
+                       uint64_t patience_ns)
+{
+    struct gm_bind_gpu gpus[GM_GPUS_MAX];
+    struct gm_bind_waiter waiters[GM_BIND_WAITERS];
+    sweep(binds);
+    describe(binds, 0, gpus);
+    for (uint32_t i = 0; i < n; i++)
+        waiters[i] = (struct gm_bind_waiter){.uid = waiting[i].request.uid,
+                                             .need = waiting[i].request.program.need,
+                                             .allowed = allowed_to(binds, &waiting[i].request),
+                                             .since = waiting[i].since};
+    return gm_bind_next(gpus, binds->n_engines, waiters, n, gm_now(), patience_ns);
 }
 
 /* The part of what it has that it needs: what is cold of it may lie on the host. */

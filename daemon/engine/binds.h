@@ -72,6 +72,18 @@ struct gm_place_answer {
 void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *request,
                     struct gm_place_answer *answer);
 
+/* Of programs that wait until a GPU has room, in the order in which they came since `since`: which
+ * is to be placed now (gm_bind_next). GM_BIND_NONE: none. */
+struct gm_waiting {
+    struct gm_place_request request;
+    uint64_t since;
+};
+uint32_t gm_binds_next(struct gm_binds *binds, const struct gm_waiting *waiting, uint32_t n,
+                       uint64_t patience_ns);
+
+/* Whether others of its program are bound already: it does not wait, as they may wait for it. */
+bool gm_binds_has_family(const struct gm_binds *binds, const struct gm_place_request *request);
+
 /* What the app has needed so far, on the GPU where it had most: bytes that it had at any time, what
  * of that it needs there as it is now, and thousandths of the time that it wanted. */
 struct gm_bind_usage {

@@ -107,6 +107,31 @@ static bool add_users(cJSON *list, const char *key, const char *name)
     return true;
 }
 
+static bool add_waiters(const struct gm_control *control, cJSON *root)
+{
+    const struct gm_waiters *waiters = &control->waiters;
+    cJSON *list = cJSON_AddArrayToObject(root, "starting");
+    const uint64_t now = gm_now();
+    char user[GM_USERS_NAME];
+    for (uint32_t i = 0; list && i < waiters->n; i++) {
+        const struct gm_waiting *one = &waiters->waiting[i];
+        cJSON *object = cJSON_CreateObject();
+        if (!cJSON_AddItemToArray(list, object)) {
+            cJSON_Delete(object);
+            return false;
+        }
+        if (!cJSON_AddNumberToObject(object, "pid", one->request.pid) ||
+            !cJSON_AddNumberToObject(object, "uid", one->request.uid) ||
+            !cJSON_AddStringToObject(object, "user", gm_users_name(one->request.uid, user)) ||
+            !cJSON_AddStringToObject(object, "name", waiters->who[i].name) ||
+            !cJSON_AddNumberToObject(object, "expected_bytes", (double)one->request.program.need) ||
+            !cJSON_AddNumberToObject(object, "waiting_s",
+                                     (double)(now - one->since) / (double)GM_S))
+            return false;
+    }
+    return list != NULL;
+}
+
 static bool add_places(struct gm_control *control, cJSON *root)
 {
     struct gm_places *places = &control->places;
@@ -149,7 +174,7 @@ char *gm_control_status(struct gm_control *control)
     if (!cJSON_AddItemToObject(root, "config", config))
         goto out;
     config = NULL;
-    if (!add_places(control, root))
+    if (!add_places(control, root) || !add_waiters(control, root))
         goto out;
     if (!add_users(cJSON_GetObjectItemCaseSensitive(machine, "apps"), "uid", "user"))
         goto out;

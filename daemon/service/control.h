@@ -32,12 +32,24 @@
 #define GM_STATUS_SCHEMA 3
 #define GM_LOG_SCHEMA 2
 
+/* Programs that wait at their start until a GPU has room for them; those that came first are first.
+ */
+struct gm_waiters {
+    uint32_t n;
+    struct gm_waiting waiting[GM_BIND_WAITERS];
+    struct gm_waiter {
+        struct gm_session *session;
+        char name[64];
+    } who[GM_BIND_WAITERS];
+};
+
 struct gm_control {
     const struct gm_options *options;
     struct gm_machine *machine;
     uint64_t started; /* gm_now() */
     struct gm_places places;
-    struct gm_past *past; /* main's */
+    struct gm_past *past;      /* main's */
+    struct gm_waiters waiters; /* session.c's */
 };
 
 /* `options` and `machine` must outlive `control`. */

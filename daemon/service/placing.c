@@ -75,7 +75,7 @@ static void expect(const struct gm_control *control, const struct gm_placing *wh
         request->program.need = start->need;
 }
 
-static void tell(const struct gm_placing *who, const struct gm_place_request *request,
+static void tell(const char *name, const struct gm_place_request *request,
                  const struct gm_place_answer *chosen, struct gm_msg_placed *answer)
 {
     char user[GM_USERS_NAME], kind[64], why[256];
@@ -85,35 +85,54 @@ static void tell(const struct gm_placing *who, const struct gm_place_request *re
         return;
     }
     snprintf(answer->text, sizeof answer->text, "GPU %d comes first: %.150s", chosen->device, why);
-    snprintf(kind, sizeof kind, "placed of %u", who->uid);
-    gm_log_like(GM_LOG_INFO, kind, "%s (pid %d, %s): %s", who->body->name, (int)who->pid,
-                gm_users_name(who->uid, user), answer->text);
+    snprintf(kind, sizeof kind, "placed of %u", request->uid);
+    gm_log_like(GM_LOG_INFO, kind, "%s (pid %d, %s): %s", name, (int)request->pid,
+                gm_users_name(request->uid, user), answer->text);
 }
 
-uint32_t gm_placing(struct gm_control *control, const struct gm_view *view,
-                    const struct gm_placing *who, struct gm_msg_placed *answer,
-                    struct gm_place_entry entries[GM_DEVICES_VISIBLE])
+/* Whether it is to wait while no GPU has room. Ranks do not: their others may wait for them. */
+static bool may_wait(const struct gm_control *control, const struct gm_placing *who,
+                     const struct gm_start *start, const struct gm_place_request *request)
+{
+    const bool is_fit = start->admit != GM_ADMIT_UNSAID ? start->admit == GM_ADMIT_FIT
+                                                        : control->options->admit == 1;
+    return is_fit && request->n > 0 && (who->body->flags & GM_PLACE_IS_RANKED) == 0 &&
+           !gm_binds_has_family(&control->machine->binds, request);
+}
+
+bool gm_placing_read(struct gm_control *control, const struct gm_view *view,
+                     const struct gm_placing *who, struct gm_place_request *request)
 {
     struct gm_machine *machine = control->machine;
-    const struct gm_devices *devices = &machine->binds.devices;
-    struct gm_place_request request = {.pid = who->pid, .uid = who->uid};
-    struct gm_place_answer chosen;
     struct gm_start start;
+    memset(request, 0, sizeof *request);
+    request->pid = who->pid;
+    request->uid = who->uid;
     gm_rules_start(&control->options->rules, who->uid, who->body->name, &start);
-    expect(control, who, &start, &request);
-    request.kept = why_kept(control, who, &start);
-    const enum gm_why unread = read_devices(devices, view, who, &request);
-    if (request.kept == GM_WHY_NONE)
-        request.kept = machine->n < 2 ? GM_WHY_BIND_ONLY : unread;
-    request.family = gm_process_family(who->pid, who->body->name);
-    gm_binds_place(&machine->binds, &request, &chosen);
+    expect(control, who, &start, request);
+    request->kept = why_kept(control, who, &start);
+    const enum gm_why unread = read_devices(&machine->binds.devices, view, who, request);
+    if (request->kept == GM_WHY_NONE)
+        request->kept = machine->n < 2 ? GM_WHY_BIND_ONLY : unread;
+    request->family = gm_process_family(who->pid, who->body->name);
+    return may_wait(control, who, &start, request);
+}
+
+uint32_t gm_placing(struct gm_control *control, const char *name,
+                    const struct gm_place_request *request, struct gm_msg_placed *answer,
+                    struct gm_place_entry entries[GM_DEVICES_VISIBLE])
+{
+    struct gm_binds *binds = &control->machine->binds;
+    struct gm_place_answer chosen;
+    gm_binds_place(binds, request, &chosen);
     memset(answer, 0, sizeof *answer);
     memset(entries, 0, GM_DEVICES_VISIBLE * sizeof *entries);
-    tell(who, &request, &chosen, answer);
-    for (uint32_t i = 0; chosen.is_changed && i < request.n; i++) {
+    tell(name, request, &chosen, answer);
+    for (uint32_t i = 0; chosen.is_changed && i < request->n; i++) {
         const uint32_t token = chosen.order[i];
         entries[i].token = token;
-        memcpy(entries[i].uuid, devices->uuid[request.device[token]], sizeof entries[i].uuid);
+        memcpy(entries[i].uuid, binds->devices.uuid[request->device[token]],
+               sizeof entries[i].uuid);
     }
-    return chosen.is_changed ? request.n : 0;
+    return chosen.is_changed ? request->n : 0;
 }

@@ -36,9 +36,14 @@ struct gm_placing {
 /* As this process sees them, by its environment. */
 struct gm_view gm_view_own(void);
 
-/* Place a program. Returns how many entries the answer has. */
-uint32_t gm_placing(struct gm_control *control, const struct gm_view *view,
-                    const struct gm_placing *who, struct gm_msg_placed *answer,
+/* What is known of a program that asks. Returns whether it is to wait until a GPU has room for it:
+ * then the caller keeps the request, or lets it begin. */
+bool gm_placing_read(struct gm_control *control, const struct gm_view *view,
+                     const struct gm_placing *who, struct gm_place_request *request);
+
+/* Place it. Returns how many entries the answer has. */
+uint32_t gm_placing(struct gm_control *control, const char *name,
+                    const struct gm_place_request *request, struct gm_msg_placed *answer,
                     struct gm_place_entry entries[GM_DEVICES_VISIBLE]);
 
 #endif

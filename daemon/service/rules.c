@@ -90,21 +90,19 @@ static int take_total(uint64_t *total, const char *name, const char *text, char 
     return error;
 }
 
-static int take_place(struct gm_start *start, const char *text, char *why, size_t size)
+/* One of two words, for what is not said yet: 1 or 2. */
+static int take_choice(uint32_t *said, const char *name, const char *first, const char *second,
+                       const char *text, char *why, size_t size)
 {
-    if (start->place != GM_PLACE_UNSAID) {
-        snprintf(why, size, "place is said twice");
+    if (*said != 0) {
+        snprintf(why, size, "%s is said twice", name);
         return -EEXIST;
     }
-    if (strcmp(text, "off") == 0) {
-        start->place = GM_PLACE_OFF;
-    } else if (strcmp(text, "order") == 0) {
-        start->place = GM_PLACE_ORDER;
-    } else {
-        snprintf(why, size, "place: \"%.40s\" is not off or order", text);
-        return -EINVAL;
-    }
-    return 0;
+    *said = strcmp(text, first) == 0 ? 1 : strcmp(text, second) == 0 ? 2 : 0;
+    if (*said != 0)
+        return 0;
+    snprintf(why, size, "%s: \"%.40s\" is not %s or %s", name, text, first, second);
+    return -EINVAL;
 }
 
 static int take_word(struct gm_rule *rule, const char *word, char *why, size_t size)
@@ -125,15 +123,17 @@ static int take_word(struct gm_rule *rule, const char *word, char *why, size_t s
     if (strncmp(word, "need=", 5) == 0)
         return take_total(&rule->start.need, "need", word + 5, why, size);
     if (strncmp(word, "place=", 6) == 0)
-        return take_place(&rule->start, word + 6, why, size);
+        return take_choice(&rule->start.place, "place", "off", "order", word + 6, why, size);
+    if (strncmp(word, "admit=", 6) == 0)
+        return take_choice(&rule->start.admit, "admit", "now", "fit", word + 6, why, size);
     int error = gm_settings_take(&rule->settings, word, why, size);
     if (error != -ENOENT)
         return error;
-    snprintf(
-        why, size,
-        "\"%.40s\" is neither a condition (user=, command=) nor a setting (class=, weight=, "
-        "share=, paused, oversize=, cap=, place=, need=) nor a total (user-gpu=, user-pinned=)",
-        word);
+    snprintf(why, size,
+             "\"%.40s\" is neither a condition (user=, command=) nor a setting (class=, weight=, "
+             "share=, paused, oversize=, cap=, place=, need=, admit=) nor a total (user-gpu=, "
+             "user-pinned=)",
+             word);
     return -EINVAL;
 }
 
@@ -158,7 +158,8 @@ static bool covers(const struct gm_rule *a, const struct gm_rule *b)
 
 static bool has_start(const struct gm_rule *rule)
 {
-    return rule->start.place != GM_PLACE_UNSAID || rule->start.need != 0;
+    return rule->start.place != GM_PLACE_UNSAID || rule->start.need != 0 ||
+           rule->start.admit != GM_ADMIT_UNSAID;
 }
 
 static bool has_totals(const struct gm_rule *rule)
@@ -228,10 +229,10 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
         return -EINVAL;
     }
     if (rule.settings.has == 0 && !has_totals(&rule) && !has_start(&rule)) {
-        snprintf(
-            why, why_size,
-            "sets nothing: say class=, weight=, share=, paused, oversize=, cap=, place=, need=, "
-            "user-gpu= or user-pinned=");
+        snprintf(why, why_size,
+                 "sets nothing: say class=, weight=, share=, paused, oversize=, cap=, place=, "
+                 "need=, admit=, "
+                 "user-gpu= or user-pinned=");
         return -EINVAL;
     }
     for (uint32_t i = 0; i < rules->n; i++) {
@@ -272,6 +273,7 @@ void gm_rules_start(const struct gm_rules *rules, uid_t uid, const char *name,
             continue;
         start->place = start->place ? start->place : rule->start.place;
         start->need = start->need ? start->need : rule->start.need;
+        start->admit = start->admit ? start->admit : rule->start.admit;
     }
 }
 
@@ -309,14 +311,17 @@ char *gm_rule_format(const struct gm_rule *rule, char *text, size_t size)
     if (rule->totals.pinned)
         snprintf(pinned, sizeof pinned, " user-pinned=%s",
                  gm_settings_format_cap(rule->totals.pinned, number, sizeof number));
+    const char *const admit = rule->start.admit == GM_ADMIT_NOW   ? " admit=now"
+                              : rule->start.admit == GM_ADMIT_FIT ? " admit=fit"
+                                                                  : "";
     const char *const place = rule->start.place == GM_PLACE_OFF     ? " place=off"
                               : rule->start.place == GM_PLACE_ORDER ? " place=order"
                                                                     : "";
-    snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s%s", rule->has_user ? "user=" : "", rule->user,
+    snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s%s%s", rule->has_user ? "user=" : "", rule->user,
              rule->has_user && rule->has_command ? " " : "", rule->has_command ? "command=" : "",
              rule->command, rule->settings.has ? " " : "",
-             gm_settings_format(&rule->settings, settings, sizeof settings), place, need, gpu,
-             pinned);
+             gm_settings_format(&rule->settings, settings, sizeof settings), place, need, admit,
+             gpu, pinned);
     return text;
 }
 

@@ -69,6 +69,7 @@ struct gm_session {
     char name[64];
     bool is_ending;
     bool is_starved;     /* the kernel has no room for its output now */
+    bool is_starting;    /* it waits until a GPU has room for it */
     bool is_kept;        /* its process has ended, and others have the connection */
     uint64_t trim_until; /* answer TRIM by then; 0: TRIM was not asked */
     struct gm_msg_trim_is trimmed;
@@ -86,6 +87,7 @@ struct gm_sessions {
     uv_timer_t beat;       /* runs while there are apps */
     uv_check_t round;
     uv_idle_t spinner;    /* runs while somebody stands in line: the next round begins at once */
+    uv_timer_t starts;    /* runs while programs wait for room at their start */
     uv_timer_t alarm;     /* ends the loop's sleep when the next document may be made */
     uint64_t document_at; /* then */
     struct gm_session_list living, ending; /* who came first is first */
@@ -101,6 +103,8 @@ struct gm_sessions {
 };
 
 static void on_ready(uv_poll_t *poll, int status, int events);
+static void stop_waiting(struct gm_sessions *all, uint32_t which);
+static uint32_t find_waiter(const struct gm_sessions *all, const struct gm_session *session);
 static void on_timer(uv_timer_t *timer);
 
 /* ---- who it is ----------------------------------------------------------------------------- */
@@ -245,6 +249,8 @@ static void mark(struct gm_session *session)
 {
     struct gm_sessions *all = session->all;
     session->is_ending = true;
+    if (session->is_starting)
+        stop_waiting(all, find_waiter(all, session));
     if (session->state != GM_SESSION_APP)
         settle(session);
     step_out(session);
@@ -366,7 +372,7 @@ static void crowd_out(struct gm_sessions *all, const struct gm_bound *user)
     char text[128];
     TAILQ_FOREACH(session, &all->living, each)
     {
-        if (session->user != user || session->state == GM_SESSION_APP)
+        if (session->user != user || session->state == GM_SESSION_APP || session->is_starting)
             continue;
         snprintf(text, sizeof text,
                  "%u connections of its user are open and no program's: the oldest makes room",
@@ -688,19 +694,113 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
     uv_timer_stop(&session->timer);
 }
 
-/* It stays NEW: its program connects anew for all else. */
-static void place(struct gm_session *session, const struct gm_wire_message *message)
+/* ---- programs that start ---- */
+
+/*
+ * PLACE. The session stays NEW: its program connects anew for all else. One that waits until a GPU
+ * has room is no visitor meanwhile, and has no time limit but --patience.
+ */
+static void place(struct gm_session *session, const char *name,
+                  const struct gm_place_request *request)
 {
-    const struct gm_placing who = {.pid = session->pid,
-                                   .uid = session->uid,
-                                   .body = message->body,
-                                   .tokens = message->entries,
-                                   .n = message->count};
     struct gm_msg_placed answer;
     struct gm_place_entry entries[GM_DEVICES_VISIBLE];
-    const uint32_t n =
-        gm_placing(session->all->control, &session->all->view, &who, &answer, entries);
+    const uint32_t n = gm_placing(session->all->control, name, request, &answer, entries);
     gm_session_send(session, GM_MSG_PLACED, &answer, entries, n, NULL, 0);
+}
+
+/* It waits no more. */
+static void stop_waiting(struct gm_sessions *all, uint32_t which)
+{
+    struct gm_waiters *waiters = &all->control->waiters;
+    struct gm_session *session = waiters->who[which].session;
+    const size_t behind = --waiters->n - which;
+    memmove(&waiters->who[which], &waiters->who[which + 1], behind * sizeof waiters->who[0]);
+    memmove(&waiters->waiting[which], &waiters->waiting[which + 1],
+            behind * sizeof waiters->waiting[0]);
+    session->is_starting = false;
+    all->visitors++;
+    session->user->visitors++;
+    if (waiters->n == 0)
+        uv_timer_stop(&all->starts);
+}
+
+static uint32_t find_waiter(const struct gm_sessions *all, const struct gm_session *session)
+{
+    const struct gm_waiters *waiters = &all->control->waiters;
+    uint32_t i = 0;
+    while (i < waiters->n && waiters->who[i].session != session)
+        i++;
+    return i;
+}
+
+/* Place those for whom there is room now. */
+static void serve_waiters(struct gm_sessions *all)
+{
+    struct gm_waiters *waiters = &all->control->waiters;
+    for (uint32_t left = waiters->n; left > 0; left--) {
+        const uint32_t which = gm_binds_next(&all->machine->binds, waiters->waiting, waiters->n,
+                                             all->control->options->patience);
+        if (which == GM_BIND_NONE)
+            return;
+        struct gm_session *session = waiters->who[which].session;
+        const struct gm_place_request request = waiters->waiting[which].request;
+        char name[sizeof waiters->who[0].name];
+        memcpy(name, waiters->who[which].name, sizeof name);
+        stop_waiting(all, which);
+        uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
+        place(session, name, &request);
+    }
+}
+
+static void on_starts(uv_timer_t *timer)
+{
+    serve_waiters(timer->data);
+}
+
+/* Whether one more may wait, without taking what others need. */
+static bool has_room_to_wait(const struct gm_sessions *all, const struct gm_session *session)
+{
+    const struct gm_waiters *waiters = &all->control->waiters;
+    uint32_t of_user = 0;
+    for (uint32_t i = 0; i < waiters->n; i++)
+        of_user += waiters->waiting[i].request.uid == session->uid;
+    return waiters->n < GM_BIND_WAITERS && of_user < GM_BIND_WAITERS_USER &&
+           !gm_files_is_kept(session->fd);
+}
+
+static void start(struct gm_session *session, const struct gm_wire_message *message)
+{
+    struct gm_sessions *all = session->all;
+    struct gm_waiters *waiters = &all->control->waiters;
+    const struct gm_msg_place *body = message->body;
+    const struct gm_placing who = {.pid = session->pid,
+                                   .uid = session->uid,
+                                   .body = body,
+                                   .tokens = message->entries,
+                                   .n = message->count};
+    struct gm_place_request request;
+    struct gm_msg_placed answer = {.wait_ns = all->control->options->patience};
+    if (!gm_placing_read(all->control, &all->view, &who, &request) ||
+        !has_room_to_wait(all, session)) {
+        place(session, body->name, &request);
+        return;
+    }
+    const uint32_t at = waiters->n++;
+    waiters->waiting[at] = (struct gm_waiting){.request = request, .since = gm_now()};
+    waiters->who[at].session = session;
+    memcpy(waiters->who[at].name, body->name, sizeof waiters->who[at].name);
+    session->is_starting = true;
+    settle(session);
+    if (at == 0)
+        uv_timer_start(&all->starts, on_starts, GM_BIND_LOOK_NS / GM_MS, GM_BIND_LOOK_NS / GM_MS);
+    serve_waiters(all);
+    if (!session->is_starting)
+        return; /* there was room */
+    uv_timer_stop(&session->timer);
+    say(session, GM_LOG_INFO, "%s waits until a GPU has room for it", body->name);
+    snprintf(answer.text, sizeof answer.text, "no GPU has room for it beside the others: it waits");
+    gm_session_send(session, GM_MSG_PLACED, &answer, NULL, 0, NULL, 0);
 }
 
 /* ---- documents ---- */
@@ -849,6 +949,10 @@ static void trim(struct gm_session *session)
 
 static void dispatch(struct gm_session *session, const struct gm_wire_message *message)
 {
+    if (session->is_starting) {
+        gm_session_end(session, GM_REFUSE_PROTOCOL, "a message while it waits for room");
+        return;
+    }
     if (session->state == GM_SESSION_CONTROL && !session->trim_until)
         uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
     switch (message->type) {
@@ -856,7 +960,7 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
         hello(session, message->body);
         return;
     case GM_MSG_PLACE:
-        place(session, message);
+        start(session, message);
         return;
     case GM_MSG_STATUS:
         ask(session, GM_MSG_STATUS_IS, 0);
@@ -1161,6 +1265,8 @@ int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_m
     uv_check_start(&all->round, on_round);
     uv_idle_init(loop, &all->spinner);
     uv_timer_init(loop, &all->alarm);
+    uv_timer_init(loop, &all->starts);
+    all->starts.data = all;
     *sessions = all;
     return 0;
 }
@@ -1177,6 +1283,7 @@ void gm_sessions_stop(struct gm_sessions *all)
     uv_close((uv_handle_t *)&all->round, NULL);
     uv_close((uv_handle_t *)&all->spinner, NULL);
     uv_close((uv_handle_t *)&all->alarm, NULL);
+    uv_close((uv_handle_t *)&all->starts, NULL);
 }
 
 void gm_sessions_free(struct gm_sessions *all)

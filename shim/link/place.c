@@ -21,6 +21,8 @@
 
 #define GM_PLACE_PATIENCE (500 * GM_SLOW * GM_MS) /* for the answer */
 
+#define GM_PLACE_LONGEST (86400 * GM_S) /* --patience is no longer */
+
 #define GM_PLACE_LIST "CUDA_VISIBLE_DEVICES"
 #define GM_PLACE_MADE "GPUMUX_PLACED"
 #define GM_PLACE_FROM "GPUMUX_PLACED_FROM"
@@ -173,20 +175,27 @@ static uint32_t gm_place_ask(int fd, const struct gm_tokens *tokens,
     gm_appname_own((char *)buffer, sizeof(buffer), place.name);
     if (gm_sock_send_message(fd, GM_MSG_PLACE, &place, sent, tokens->n, NULL, 0) != 0)
         return 0;
-    if (!gm_place_wait(fd, gm_now() + GM_PLACE_PATIENCE)) {
-        gm_log(GM_LOG_INFO, "GPUs stay in their order: the daemon does not answer");
-        return 0;
+    for (uint64_t wait_ns = 0;;) {
+        if (!gm_place_wait(fd, gm_now() + wait_ns + GM_PLACE_PATIENCE)) {
+            gm_log(GM_LOG_INFO, "GPUs stay in their order: the daemon does not answer");
+            return 0;
+        }
+        const ssize_t length = gm_sock_receive(fd, buffer, sizeof(buffer), fds, &n_fds);
+        for (int i = 0; i < n_fds; i++)
+            close(fds[i]);
+        if (length <= 0 ||
+            gm_wire_decode(buffer, (size_t)length, n_fds, GM_DOWN, GM_SESSION_NEW, &message) !=
+                GM_WIRE_OK ||
+            message.type != GM_MSG_PLACED)
+            return 0;
+        const struct gm_msg_placed *placed = message.body;
+        gm_log(GM_LOG_INFO, "%.*s", (int)sizeof(placed->text), placed->text);
+        if (placed->wait_ns == 0)
+            break;
+        if (wait_ns != 0 || placed->wait_ns > GM_PLACE_LONGEST)
+            return 0;
+        wait_ns = placed->wait_ns;
     }
-    const ssize_t length = gm_sock_receive(fd, buffer, sizeof(buffer), fds, &n_fds);
-    for (int i = 0; i < n_fds; i++)
-        close(fds[i]);
-    if (length <= 0 ||
-        gm_wire_decode(buffer, (size_t)length, n_fds, GM_DOWN, GM_SESSION_NEW, &message) !=
-            GM_WIRE_OK ||
-        message.type != GM_MSG_PLACED)
-        return 0;
-    const struct gm_msg_placed *placed = message.body;
-    gm_log(GM_LOG_INFO, "%.*s", (int)sizeof(placed->text), placed->text);
     if (message.count > 0)
         memcpy(entries, message.entries, message.count * sizeof(*entries));
     return message.count;

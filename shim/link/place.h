@@ -8,6 +8,9 @@
  * holds the list that was made here and GPUMUX_PLACED_FROM the user's own, if there was one: so a
  * program that this one starts begins with the user's. It is asked about anew.
  *
+ * The daemon may have the program wait until a GPU has room for it (--admit fit): it says so, and
+ * for how long at most.
+ *
  * Without a daemon, with one that does not know the question, or does not answer within
  * GM_PLACE_PATIENCE, everything stays as it is.
  *

@@ -47,6 +47,8 @@ struct played {
     struct gm_wishes wishes;
     struct gm_place_request place;
     struct gm_bind_usage usage;
+    uint32_t next; /* of those that wait: who is to begin */
+    bool has_family;
     uint64_t since;
     struct gm_set_request set;
     char command[64];
@@ -59,6 +61,7 @@ static struct played engine;
 static uint64_t still_at;         /* the time; 0: as it is */
 static uid_t asker;               /* of connections from now on; root may choose */
 static struct gm_machine machine; /* what the others hold of it */
+static struct gm_options options;
 
 int gm_machine_join(struct gm_machine *m, const struct gm_newcomer *who, const char *group,
                     uint32_t *app, char *why, size_t why_size)
@@ -104,6 +107,25 @@ void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *reque
     for (uint32_t i = 0; i < request->n; i++)
         answer->order[i] = request->n - 1 - i;
     answer->is_changed = request->kept == GM_WHY_NONE && request->n > 1;
+}
+
+/* Who is to begin now, if anybody: as the test says. */
+uint32_t gm_binds_next(struct gm_binds *binds, const struct gm_waiting *waiting, uint32_t n,
+                       uint64_t patience_ns)
+{
+    assert_ptr_equal(binds, &machine.binds);
+    assert_int_equal(patience_ns, options.patience);
+    assert_true(n > 0 && waiting[0].since > 0);
+    const uint32_t which = engine.next < n ? engine.next : GM_BIND_NONE;
+    engine.next = GM_BIND_NONE;
+    return which;
+}
+
+bool gm_binds_has_family(const struct gm_binds *binds, const struct gm_place_request *request)
+{
+    (void)request;
+    assert_ptr_equal(binds, &machine.binds);
+    return engine.has_family;
 }
 
 void gm_binds_usage(const struct gm_binds *binds, uint32_t app, struct gm_bind_usage *usage)
@@ -246,7 +268,6 @@ int gm_machine_set(struct gm_machine *m, const struct gm_set_request *request,
 static uv_loop_t loop;
 static struct gm_sessions *sessions;
 static struct gm_control control;
-static struct gm_options options;
 
 static int set_up(void **state)
 {

@@ -187,6 +187,38 @@ static void room_of_what_is_too_large(void **state)
     assert_false(gm_bind_has_room(&gpu, 0)); /* it is above its budget */
 }
 
+/* Of one user they begin in the order in which they came; no user waits for another's; and nobody
+ * waits for ever. */
+static void who_waits_for_room(void **state)
+{
+    struct gm_bind_gpu gpus[] = {gpu_of(16 * G), gpu_of(8 * G)};
+    struct gm_bind_waiter waiters[] = {
+        {.uid = 1, .need = 12 * G, .allowed = ALL, .since = 100},
+        {.uid = 1, .need = 2 * G, .allowed = ALL, .since = 110},
+        {.uid = 2, .need = 6 * G, .allowed = 1, .since = 120},
+        {.uid = 2, .need = 20 * G, .allowed = 2, .since = 130},
+    };
+    (void)state;
+    assert_int_equal(gm_bind_next(gpus, 2, waiters, 0, 200, 1000), GM_BIND_NONE);
+    assert_int_equal(gm_bind_next(gpus, 2, waiters, 4, 200, 1000), 0);
+    gpus[0].needed = 10 * G;
+    gpus[1].needed = 1;
+    assert_int_equal(gm_bind_next(gpus, 2, waiters, 4, 200, 1000), 2); /* not 1: it is behind 0 */
+    gpus[0].needed = 11 * G;
+    assert_int_equal(gm_bind_next(gpus, 2, waiters, 4, 200, 1000), GM_BIND_NONE);
+    assert_int_equal(gm_bind_next(gpus, 2, waiters + 1, 3, 200, 1000), 0);
+    gpus[1].needed = 0; /* it may use that one only, and is larger: alone it may */
+    assert_int_equal(gm_bind_next(gpus, 2, waiters + 3, 1, 200, 1000), 0);
+    waiters[3].allowed = 0;
+    assert_int_equal(gm_bind_next(gpus, 2, waiters + 3, 1, 200, 1000), GM_BIND_NONE);
+    gpus[1].needed = 1;
+    assert_int_equal(gm_bind_next(gpus, 2, waiters, 4, 1109, 1000), 0); /* the patience of 0 */
+    assert_int_equal(gm_bind_next(gpus, 2, waiters + 1, 3, 1109, 1000), 0);
+    assert_int_equal(gm_bind_next(gpus, 2, waiters + 2, 2, 1119, 1000), GM_BIND_NONE);
+    assert_int_equal(gm_bind_next(gpus, 2, waiters + 2, 2, 1130, 1000), 0);
+    assert_int_equal(gm_bind_next(gpus, 2, waiters + 3, 1, 1130, 1000), 0);
+}
+
 static uint64_t random_below(uint64_t n)
 {
     static uint64_t x = 88172645463325252ull;
@@ -268,6 +300,7 @@ int main(void)
         cmocka_unit_test(least_is_lost),
         cmocka_unit_test(only_what_is_allowed),
         cmocka_unit_test(room_of_what_is_too_large),
+        cmocka_unit_test(who_waits_for_room),
         cmocka_unit_test(properties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -172,6 +172,95 @@ static void needs(void **state)
     assert_int_equal(engine.place.program.need, UINT64_MAX);
 }
 
+static const struct gm_msg_placed *must_wait(int peer)
+{
+    send_place(peer, 0, gm_nodes(), NULL);
+    const struct gm_msg_placed *answer = receive_placed(peer);
+    assert_int_equal(answer->wait_ns, options.patience);
+    assert_int_equal(n_entries, 0);
+    return answer;
+}
+
+/* With --admit fit a program waits until the machine says that there is room. It may leave, it may
+ * say nothing else meanwhile, and is no visitor. */
+static void waits_for_room(void **state)
+{
+    char why[256];
+    int peer[4];
+    (void)state;
+    set_machine();
+    engine.next = GM_BIND_NONE;
+    options.patience = 7 * GM_S;
+    for (int i = 0; i < 4; i++)
+        peer[i] = connect_peer();
+    send_place(peer[0], 0, gm_nodes(), NULL); /* --admit now */
+    assert_int_equal(receive_placed(peer[0])->wait_ns, 0);
+    options.admit = 1;
+    engine.next = 0; /* there is room */
+    send_place(peer[0], 0, gm_nodes(), NULL);
+    assert_int_equal(receive_placed(peer[0])->wait_ns, 0);
+    assert_int_equal(n_entries, DEVICES);
+    for (int i = 0; i < 4; i++) {
+        must_wait(peer[i]);
+        assert_int_equal(control.waiters.n, i + 1);
+    }
+    assert_string_equal(control.waiters.who[2].name, "tester");
+    close(peer[1]); /* it is killed */
+    turn(3);
+    assert_int_equal(control.waiters.n, 3);
+    send_place(peer[3], 0, gm_nodes(), NULL);
+    turn(3);
+    expect(peer[3], GM_SESSION_NEW, GM_MSG_REFUSED);
+    expect_end(peer[3]);
+    assert_int_equal(control.waiters.n, 2);
+    engine.next = 1;
+    usleep(150000);
+    assert_int_equal(receive_placed(peer[2])->wait_ns, 0);
+    assert_int_equal(n_entries, DEVICES);
+    assert_int_equal(control.waiters.n, 1);
+    /* ranks, families, programs of which no device is known, and those of a rule do not wait */
+    send_place(peer[2], GM_PLACE_IS_RANKED, gm_nodes(), NULL);
+    assert_int_equal(receive_placed(peer[2])->wait_ns, 0);
+    engine.has_family = true;
+    send_place(peer[2], 0, gm_nodes(), NULL);
+    assert_int_equal(receive_placed(peer[2])->wait_ns, 0);
+    engine.has_family = false;
+    send_place(peer[2], 0, gm_nodes(), "");
+    assert_int_equal(receive_placed(peer[2])->wait_ns, 0);
+    assert_int_equal(gm_rules_add(&options.rules, "command=test* admit=now", 2, why, sizeof why),
+                     0);
+    send_place(peer[2], 0, gm_nodes(), NULL);
+    assert_int_equal(receive_placed(peer[2])->wait_ns, 0);
+    close(peer[2]);
+    close(peer[0]);
+    turn(3);
+    assert_int_equal(control.waiters.n, 0);
+}
+
+/* So many wait at most; who comes then begins at once. Visitors are not fewer for them. */
+static void few_wait(void **state)
+{
+    int peer[GM_BIND_WAITERS_USER + 1];
+    (void)state;
+    set_machine();
+    engine.next = GM_BIND_NONE;
+    options.patience = 7 * GM_S;
+    options.admit = 1;
+    for (uint32_t i = 0; i < GM_BIND_WAITERS_USER; i++)
+        must_wait(peer[i] = connect_peer());
+    peer[GM_BIND_WAITERS_USER] = connect_peer();
+    send_place(peer[GM_BIND_WAITERS_USER], 0, gm_nodes(), NULL);
+    assert_int_equal(receive_placed(peer[GM_BIND_WAITERS_USER])->wait_ns, 0);
+    for (int i = 0; i < 100; i++)
+        (void)dup2(connect_peer(), peer[GM_BIND_WAITERS_USER]); /* one after the other */
+    turn(3);
+    assert_int_equal(control.waiters.n, GM_BIND_WAITERS_USER);
+    for (uint32_t i = 0; i <= GM_BIND_WAITERS_USER; i++)
+        close(peer[i]);
+    turn(5);
+    assert_int_equal(control.waiters.n, 0);
+}
+
 /* Any number of tokens, flags that are none, tokens without an end; again and again. */
 static void hostile(void **state)
 {
@@ -234,7 +323,8 @@ static void families(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SESSION(lists_of_the_program), SESSION(what_was_said), SESSION(needs), SESSION(hostile),
+        SESSION(lists_of_the_program), SESSION(what_was_said), SESSION(needs),
+        SESSION(waits_for_room),       SESSION(few_wait),      SESSION(hostile),
         cmocka_unit_test(families),
     };
     unsetenv("CUDA_VISIBLE_DEVICES");

@@ -48,14 +48,19 @@ static void test_start(void **state)
     char text[512];
     (void)state;
     must_add("command=train* class=batch place=off", 1);
-    must_add("user=1234 need=1.5G", 2);
+    must_add("user=1234 need=1.5G admit=fit", 2);
     must_add("command=* place=order need=4G", 3);
     gm_rules_start(&rules, 1234, "train-big", &start);
     assert_int_equal(start.place, GM_PLACE_OFF);
     assert_int_equal(start.need, 3ull << 29);
+    assert_int_equal(start.admit, GM_ADMIT_FIT);
     gm_rules_start(&rules, 7, "chat", &start);
     assert_int_equal(start.place, GM_PLACE_ORDER);
     assert_int_equal(start.need, 4ull << 30);
+    assert_int_equal(start.admit, GM_ADMIT_UNSAID);
+    assert_string_equal(gm_rule_format(&rules.rule[1], text, sizeof text),
+                        "user=1234 need=1536M admit=fit");
+    assert_int_equal(add("user=7 admit=later", 4), -EINVAL);
     assert_int_equal(match(1234, "chat"), 0); /* those set nothing of a program that runs */
     assert_int_equal(match(1234, "train-big"), 1);
     assert_string_equal(gm_rule_format(&rules.rule[0], text, sizeof text),

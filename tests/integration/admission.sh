@@ -1,0 +1,78 @@
+#!/bin/sh
+# --admit fit: a program for which no GPU has room beside the others waits at its start, until one has, or for
+# --patience. Of one user they begin in the order in which they came.
+export SIMCUDA_DEVICES=2
+. "$(dirname "$0")/lib.sh"
+
+# start NAME NEED ARGUMENT...
+start() {
+    start_name=$1
+    GPUMUX_NEED=$(shrunk "$2")
+    export GPUMUX_NEED
+    shift 2
+    app "$start_name" linked --bytes 24M --allocs 1 --iterations 4 --seed 1 "$@"
+    unset GPUMUX_NEED
+}
+
+# starting: the pids of those that wait
+starting() {
+    python3 -c 'import json, sys; print(*[one["pid"] for one in json.load(open(sys.argv[1]))["starting"]])' "$dir/status.json"
+}
+
+waits() {
+    is_up && [ "$(starting)" = "$(for who; do pid_of "$who"; done | tr '\n' ' ' | sed 's/ $//')" ]
+}
+
+start_daemon --gpu all --admit fit
+start first 100M --until "$dir/first"
+await_ready first
+start second 100M --until "$dir/second"
+await_ready second
+start third 100M --until "$dir/third"
+within "$patience" waits third || fail "the third does not wait: $(starting)"
+start small 20M --until "$dir/third"
+within "$patience" waits third small || fail "the small one goes before the third: $(starting)"
+[ ! -e "$dir/third.ready" ] && [ ! -e "$dir/small.ready" ] || fail "one that waits has begun"
+"$ctl" status | grep -q "2 programs wait until a GPU has room" || fail "the table does not tell: $("$ctl" status)"
+touch "$dir/second"
+await_ready third
+await_ready small
+take_status
+[ "$(app_number "$(pid_of third)" gpu)" = "$(app_number "$(pid_of small)" gpu)" ] || say "the small one is beside the first"
+start killed 150M
+within "$patience" waits killed || fail "nobody waits"
+kill -KILL "$(pid_of killed)"
+within "$patience" waits || fail "one that was killed waits"
+# Ranks do not wait, nor does a program of which nothing is known.
+export LOCAL_RANK=0
+start rank 150M
+unset LOCAL_RANK
+expect_pass rank
+touch "$dir/first" "$dir/third"
+expect_pass first second third small
+
+# When the daemon ends nobody waits for it.
+start left 150M --until "$dir/end"
+await_ready left
+start right 150M --until "$dir/end"
+await_ready right
+start last 150M
+within "$patience" waits last || fail "nobody waits"
+kill -KILL "$(pid_of daemon)"
+touch "$dir/end"
+expect_pass last left right
+
+# Not for longer than --patience
+start_daemon --gpu all --admit fit --patience 1s
+start left 150M --until "$dir/again"
+await_ready left
+start right 150M --until "$dir/again"
+await_ready right
+begun=$(date +%s%N)
+start last 150M
+expect_pass last
+[ $((($(date +%s%N) - begun) / 1000000)) -ge 1000 ] || fail "it did not wait"
+touch "$dir/again"
+expect_pass left right
+stop_daemon
+
