@@ -62,6 +62,14 @@ static inline uint64_t gm_room_needed(const struct gm_table *table, uint32_t app
     return gm_room_promised(table, app);
 }
 
+/* What the program has on the GPU or is to have there as its places are now. Where there are tiers
+ * below, one that is paused has no places: what of it was beyond counts here as well. */
+static inline uint64_t gm_room_placed(const struct gm_table *table, uint32_t app)
+{
+    const struct gm_table_app *entry = &table->apps[app];
+    return gm_less(entry->committed - entry->fixed, entry->on_host);
+}
+
 /* What all programs have committed, and what of that is beyond: with what others have open of ended
  * programs, which stays where it is. */
 static inline uint64_t gm_room_committed(const struct gm_table *table)

@@ -1,5 +1,25 @@
 #include "daemon/core/saving.h"
 
+#include "common/sums.h"
+
+struct gm_saving gm_saving_of(const struct gm_table *table, uint32_t app, bool is_open,
+                              bool is_placed)
+{
+    const uint64_t promised = gm_room_promised(table, app), placed = gm_room_placed(table, app);
+    const uint64_t bytes = promised > placed || is_placed ? promised : placed;
+    return (struct gm_saving){.app = app,
+                              .is_open = is_open,
+                              .bytes = bytes,
+                              .missing = gm_less(bytes, table->apps[app].resident)};
+}
+
+uint64_t gm_saving_beyond(const struct gm_table *table, uint32_t app, uint64_t left)
+{
+    const struct gm_table_app *entry = &table->apps[app];
+    const uint64_t beyond = gm_less(entry->committed - entry->fixed, left);
+    return beyond > entry->beyond ? beyond : entry->beyond;
+}
+
 static bool is_before(const struct gm_saving *a, const struct gm_saving *b)
 {
     if (a->is_open != b->is_open)

@@ -54,6 +54,25 @@ start_daemon
 start_three 96M
 expect_saved 3
 
+# The same where most memory is cold: it was promised no room on the GPU, and has no place on the host while it is paused.
+if [ "$shrink" = 1 ]; then
+    start_daemon --fit working-set --quantum 200ms --paged 256M
+    rm -f "$dir/enough"
+    for i in 1 2 3; do
+        app "app$i" linked --mode part --bytes 96M --allocs 6 --seconds 1 --seed "$i" --until "$dir/enough"
+    done
+    for i in 1 2 3; do await_ready "app$i"; done
+    are_cold() {
+        is_up || return 1
+        for i in 1 2 3; do
+            [ "$(app_number "$(pid_of "app$i")" cold_bytes)" = $((80 << 20)) ] || return 1
+        done
+        [ "$(gpu_tier on_host_bytes)" -gt 0 ]
+    }
+    within "$patience" are_cold || fail "what they do not touch is not cold"
+    expect_saved 3
+fi
+
 # Without them two fit.
 export SIMCUDA_NO=host-numa
 start_daemon

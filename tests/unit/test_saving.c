@@ -50,6 +50,32 @@ static void open_ones_stay(void **state)
     expect(apps, 3, 100, (uint32_t[]){2, 1, 0}, 2);
 }
 
+/* What a paused program was promised is less than what it takes, if nothing of it has its place. */
+static void what_has_no_place_counts(void **state)
+{
+    static struct gm_table_app apps[2];
+    const struct gm_table table = {.apps = apps};
+    (void)state;
+    apps[1] = (struct gm_table_app){.committed = 100, .fixed = 10, .beyond = 60, .resident = 20};
+    const struct gm_saving away = gm_saving_of(&table, 1, true, false); /* 30 were promised */
+    assert_int_equal(away.app, 1);
+    assert_true(away.is_open);
+    assert_int_equal(away.bytes, 90);
+    assert_int_equal(away.missing, 70);
+    assert_int_equal(gm_saving_of(&table, 1, false, true).bytes, 30);
+    apps[1].on_host = 60;
+    assert_int_equal(gm_saving_of(&table, 1, false, false).bytes, 30);
+    apps[1].on_host = 70; /* not all that it may have */
+    const struct gm_saving placed = gm_saving_of(&table, 1, false, false);
+    assert_int_equal(placed.bytes, 30);
+    assert_int_equal(placed.missing, 10);
+    assert_false(placed.is_open);
+    assert_int_equal(gm_saving_beyond(&table, 1, 30), 60);
+    assert_int_equal(gm_saving_beyond(&table, 1, 50), 60);
+    assert_int_equal(gm_saving_beyond(&table, 1, 8), 82);
+    assert_int_equal(gm_saving_beyond(&table, 1, 0), 90);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -57,6 +83,7 @@ int main(void)
         cmocka_unit_test(least_missing_first),
         cmocka_unit_test(too_large_is_passed_over),
         cmocka_unit_test(open_ones_stay),
+        cmocka_unit_test(what_has_no_place_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

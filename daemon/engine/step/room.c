@@ -67,9 +67,7 @@ bool gm_engine_is_capped(const struct gm_engine *engine, uint32_t id)
 
 uint64_t gm_engine_bytes_for_gpu(const struct gm_engine *engine, uint32_t id)
 {
-    const struct gm_table_app *app = &engine->table->apps[id];
-    const uint64_t bytes = app->committed - app->fixed;
-    return bytes > app->on_host ? bytes - app->on_host : 0;
+    return gm_room_placed(engine->table, id);
 }
 
 uint64_t gm_engine_places_room(const struct gm_engine *engine, uint32_t id)

@@ -115,11 +115,12 @@ static uint64_t room(const struct gm_engine *engine)
 static bool host(struct gm_engine *engine, const struct gm_saving *saving, uint64_t left)
 {
     const struct gm_table_app *app = &engine->table->apps[saving->app];
-    const uint64_t bytes = saving->bytes > left ? saving->bytes - left : 0;
-    const uint64_t pinned = app->to_map_bytes + bytes + GM_CHUNK_MAX - GM_CHUNK_MIN;
+    const uint64_t beyond = gm_saving_beyond(engine->table, saving->app, left);
+    const uint64_t bytes = gm_less(beyond, app->on_host);
+    const uint64_t pinned = app->to_map_bytes + bytes + GM_ROOM_ROUNDING;
     if (engine->pool.is_registered || pinned > gm_hostpool_cap(&engine->pool))
         return false;
-    gm_table_set_beyond(engine->table, saving->app, app->beyond + bytes);
+    gm_table_set_beyond(engine->table, saving->app, beyond);
     gm_engine_make_pinned(engine, gm_hostpool_cap(&engine->pool));
     gm_engine_emit(engine, &(struct gm_event){
                                .kind = GM_EVENT_SAVING, .app = saving->app, .saving.bytes = bytes});
@@ -164,13 +165,9 @@ void gm_engine_choose_saved(struct gm_engine *engine)
     give_up_hopeless(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
-        const uint64_t bytes = is_candidate(app) ? gm_room_promised(engine->table, id) : 0;
         if (is_candidate(app))
             stopping->apps[n++] =
-                (struct gm_saving){.app = id,
-                                   .is_open = is_open(app),
-                                   .bytes = bytes,
-                                   .missing = gm_less(bytes, engine->table->apps[id].resident)};
+                gm_saving_of(engine->table, id, is_open(app), stopping->host == id);
     }
     const uint32_t chosen = gm_saving_choose(stopping->apps, n, left);
     for (uint32_t i = 0; i < chosen; i++) {
