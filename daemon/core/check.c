@@ -118,6 +118,16 @@ static bool is_back(const struct gm_chunk *chunk)
     return chunk->trust == GM_TRUST_NEEDED;
 }
 
+static bool is_guilty(const struct gm_chunk *chunk)
+{
+    return chunk->trust == GM_TRUST_GUILTY;
+}
+
+static bool is_back_or_guilty(const struct gm_chunk *chunk)
+{
+    return is_back(chunk) || is_guilty(chunk);
+}
+
 /* It is to be tried, and nobody needs its room yet. */
 static bool is_to_go(const struct gm_chunk *chunk)
 {
@@ -231,6 +241,15 @@ static void set_proof(struct gm_table *table, uint32_t app, bool (*of)(const str
     each(&pick, prove, &to);
 }
 
+/* The traffic has ended with what was suspect alone. */
+static void convict(struct gm_table *table, uint32_t app)
+{
+    const struct pick pick = {.table = table, .app = app, .is_one = is_guilty};
+    struct gm_check_step step = {.kind = GM_CHECKED_NONE};
+    struct change to = {.trust = GM_TRUST_KEPT, .step = &step};
+    change_coldest(&pick, UINT32_MAX, &to);
+}
+
 /* Half of the app's suspects are needed from now on, or what is left of them. */
 static struct gm_check_step bring_back(struct gm_check *check, struct gm_table *table, uint32_t app,
                                        uint32_t suspects, uint64_t now)
@@ -245,7 +264,7 @@ static struct gm_check_step bring_back(struct gm_check *check, struct gm_table *
     const bool is_rest = !a->is_trying && suspects <= a->searched / GM_CHECK_LAST;
     const uint32_t n = is_rest ? suspects : (suspects + 1) / 2;
     const bool is_sure = suspects == 1 || a->wrong >= GM_CHECK_WRONG;
-    struct change to = {.trust = is_sure ? GM_TRUST_KEPT : GM_TRUST_NEEDED, .step = &step};
+    struct change to = {.trust = is_sure ? GM_TRUST_GUILTY : GM_TRUST_NEEDED, .step = &step};
     change_coldest(&pick, n, &to);
     const uint64_t rest = GM_CHECK_REST_NS << (a->failed < 8 ? a->failed : 8);
     a->try_at = now + (rest < GM_CHECK_REST_MOST_NS ? rest : GM_CHECK_REST_MOST_NS);
@@ -285,6 +304,7 @@ static void doubt(struct gm_check *check, struct gm_table *table, const struct g
             continue;
         set_proof(table, parts[i].app, is_proved, false);
         check->apps[parts[i].app].wrong++;
+        check->apps[parts[i].app].is_doubted = true;
         check->apps[parts[i].app].searched = 0;
         check->apps[parts[i].app].is_trying = false;
     }
@@ -296,12 +316,15 @@ static struct gm_check_step give_up(struct gm_check *check, struct gm_table *tab
 {
     struct gm_check_step step = {.kind = GM_CHECKED_FOREIGN};
     for (uint32_t i = 0; i < n; i++) {
-        const struct pick pick = {.table = table, .app = parts[i].app, .is_one = is_back};
+        const struct pick pick = {.table = table, .app = parts[i].app, .is_one = is_back_or_guilty};
         struct change to = {.trust = GM_TRUST_WINDOWS, .step = &step};
+        struct gm_check_app *a = &check->apps[parts[i].app];
         if (parts[i].finding != GM_CHECK_TRAFFIC)
             continue;
         change_coldest(&pick, UINT32_MAX, &to);
-        check->apps[parts[i].app].searched = 0;
+        a->searched = 0;
+        a->wrong -= a->is_doubted; /* the proofs were right */
+        a->is_doubted = false;
     }
     const bool was_just_now = now < check->off_until + 4 * check->off_ns;
     check->off_ns = was_just_now ? 2 * check->off_ns : GM_CHECK_OFF_NS;
@@ -359,8 +382,9 @@ struct gm_check_step gm_check_follow(struct gm_check *check, struct gm_table *ta
         const struct pick suspects = {.table = table, .app = parts[i].app, .is_one = is_suspect};
         if (count_all(&suspects) > 0 && a->searched == 0)
             a->failed = 0; /* a try that went well */
+        convict(table, parts[i].app);
         a->searched = 0;
-        a->is_trying = false;
+        a->is_trying = a->is_doubted = false;
         set_proof(table, parts[i].app, is_wrongly_proved, false);
         set_proof(table, parts[i].app, is_suspect, true);
     }

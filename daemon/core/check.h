@@ -26,7 +26,8 @@
  * them fail in a row, the longer the next one waits.
  *
  * If no memory is suspect any more, others use the link: what is proved is suspect then, and if
- * there is none either, nothing can be told for a while (GM_CHECKED_FOREIGN).
+ * there is none either, nothing can be told for a while (GM_CHECKED_FOREIGN). Then all is as it was
+ * before the search: who was accused is innocent.
  *
  * What explains traffic. A program's own copies cross the link, and kernels may read host memory of
  * the program: those samples say nothing, or less. What the program has on the host that is hot
@@ -43,7 +44,8 @@ struct gm_check_app {
     uint64_t sum;             /* unexplained bytes a second, summed over the newest samples, */
     uint32_t n;               /* ... so many, GM_CHECK_SAMPLES at most, */
     uint32_t quiet;           /* samples since its memory on the host changed, without traffic */
-    uint32_t wrong;           /* how often what was proved was touched after all */
+    uint32_t wrong;           /* how often what was proved was touched after all, */
+    bool is_doubted;          /* ... and once more, if what was searched since is guilty */
     uint64_t copied;          /* bytes that it copied over the link, as it last said; */
     uint64_t in_flight;       /* ... of which so many may still be on their way */
     uint64_t mapped;          /* launches that named host memory, likewise */

@@ -22,7 +22,8 @@ enum gm_chunk_list {
 enum gm_trust {
     GM_TRUST_WINDOWS, /* nothing: it is cold if windows say so */
     GM_TRUST_NEEDED,  /* it is not cold, whatever they say: it may be guilty */
-    GM_TRUST_KEPT,    /* ... it is, and stays needed for as long as it lives */
+    GM_TRUST_GUILTY,  /* ... it is, if the traffic ends with it */
+    GM_TRUST_KEPT,    /* ... and did: it stays needed for as long as it lives */
     GM_TRUST_TRIED,   /* it is cold, though an address that they saw reaches over it */
 };
 

@@ -339,6 +339,30 @@ static void test_foreign(void **state)
     end(&world);
 }
 
+/* Others use the link now and then. Who was accused is innocent: nothing of it is needed for good,
+ * and what was proved was proved well. */
+static void test_innocent(void **state)
+{
+    struct world world;
+    (void)state;
+    for (uint32_t chunks = 1; chunks < 40; chunks += 1 + chunks / 2) {
+        begin(&world, 1, chunks);
+        allocate(&world, 0, 8, HOT);
+        allocate(&world, 0, chunks, COLD);
+        settle(&world);
+        for (uint32_t round = 1; round <= 2 * GM_CHECK_WRONG; round++) {
+            run(&world, 600 * GM_S); /* all is proved, and the last time is long ago */
+            world.foreign = 3 * GB;
+            while (world.given_up < round)
+                step(&world);
+            world.foreign = 0;
+            assert_int_equal(on_host(&world, false), chunks);
+            assert_int_equal(world.check.apps[0].wrong, 0);
+        }
+        end(&world);
+    }
+}
+
 /* What the check says goes before what windows say; but an address that is seen in memory that is
  * only reached, as it seemed, tells more. */
 static void test_trust(void **state)
@@ -482,12 +506,12 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one),     cmocka_unit_test(test_random),
-        cmocka_unit_test(test_who),     cmocka_unit_test(test_phases),
-        cmocka_unit_test(test_bursts),  cmocka_unit_test(test_foreign),
-        cmocka_unit_test(test_trust),   cmocka_unit_test(test_noise),
-        cmocka_unit_test(test_copies),  cmocka_unit_test(test_explained),
-        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_one),       cmocka_unit_test(test_random),
+        cmocka_unit_test(test_who),       cmocka_unit_test(test_phases),
+        cmocka_unit_test(test_bursts),    cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_innocent),  cmocka_unit_test(test_trust),
+        cmocka_unit_test(test_noise),     cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_explained), cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
