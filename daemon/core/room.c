@@ -201,7 +201,11 @@ bool gm_room_may_occupy(const struct gm_room_input *input, uint64_t bytes, bool 
 
 bool gm_room_may_fix(const struct gm_room_input *input, uint64_t bytes)
 {
-    return gm_more(gm_more(input->own.needed, input->fixed), bytes) <= input->budget;
+    /* What is beyond as it is cold may be needed again, and what is fixed stays fixed. */
+    const bool may_lack = input->is_oversize || gm_room_is_capped(input);
+    const uint64_t aside = may_lack ? 0 : gm_less(input->own.beyond, input->own.held);
+    const uint64_t own = gm_more(input->own.promised, aside);
+    return gm_more(gm_more(own, input->fixed), bytes) <= input->budget;
 }
 
 bool gm_room_may_hold(const struct gm_room_input *input, uint64_t bytes)

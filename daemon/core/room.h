@@ -43,7 +43,7 @@ static inline uint64_t gm_room_on_host(uint64_t beyond, uint32_t programs)
 /* Bytes of an app, or of all apps of a user. */
 struct gm_room_sums {
     uint32_t programs; /* of an app */
-    uint64_t promised, needed;
+    uint64_t promised;
     uint64_t beyond;
     uint64_t fixed;
     uint64_t held;   /* fixed on the host: part of what is beyond */
@@ -180,8 +180,9 @@ struct gm_room_device {
  */
 uint64_t gm_room_next_budget(const struct gm_room_device *device);
 
-/* Whether the app could still run if `bytes` more were fixed, of others; and whether so much more
- * of it can be beyond, for good. */
+/* Whether the app could still run with all of its memory on the GPU, or what its cap or --oversize
+ * leaves there, if `bytes` more were fixed, of others; and whether so much more of it can be beyond,
+ * for good. */
 bool gm_room_may_fix(const struct gm_room_input *input, uint64_t bytes);
 bool gm_room_may_hold(const struct gm_room_input *input, uint64_t bytes);
 

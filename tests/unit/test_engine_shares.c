@@ -118,7 +118,7 @@ struct gm_room_input gm_engine_room_input(const struct gm_engine *e, uint32_t id
                                   .host = 64 * MIB,
                                   .host_taken = gm_room_beyond(e->table)};
     for (uint32_t other = 0; other < APPS; other++)
-        input.own.needed += gm_group_is_one(e, id, other) ? gm_room_needed(e->table, other) : 0;
+        input.own.promised += gm_group_is_one(e, id, other) ? gm_room_promised(e->table, other) : 0;
     return input;
 }
 

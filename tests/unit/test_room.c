@@ -351,7 +351,16 @@ static void test_fix(void **state)
     struct gm_room_input input = empty;
     (void)state;
     input.fixed = 256 * MIB;
-    input.own.needed = 512 * MIB;
+    input.own.promised = 512 * MIB;
+    assert_true(gm_room_may_fix(&input, 256 * MIB));
+    assert_false(gm_room_may_fix(&input, 258 * MIB));
+    input.own.beyond = 64 * MIB; /* as it is cold now */
+    assert_true(gm_room_may_fix(&input, 192 * MIB));
+    assert_false(gm_room_may_fix(&input, 194 * MIB));
+    input.is_oversize = true;
+    assert_true(gm_room_may_fix(&input, 256 * MIB));
+    input.is_oversize = false;
+    input.cap = 512 * MIB;
     assert_true(gm_room_may_fix(&input, 256 * MIB));
     assert_false(gm_room_may_fix(&input, 258 * MIB));
     assert_false(gm_room_may_fix(&input, ALL));
@@ -393,8 +402,6 @@ static struct gm_room_sums draw_sums(const struct gm_room_sums *least)
         const uint64_t more = chance() % 3 ? draw_bytes() : 0;
         *all[i] = more > ALL - base[i] ? ALL : base[i] + more;
     }
-    sums.needed =
-        chance() % 2 ? sums.promised : 0; /* what is granted follows from what is promised */
     return sums;
 }
 

@@ -179,7 +179,7 @@ void gm_engine_set_budget(struct gm_engine *engine, uint64_t bytes, enum gm_why 
 /* What the app needs to run: a group is one. */
 uint64_t gm_engine_needed_with(const struct gm_engine *engine, uint32_t id)
 {
-    return gm_engine_sums(engine, id).needed + engine->table->fixed;
+    return gm_engine_sums(engine, id).promised + engine->table->fixed;
 }
 
 void gm_engine_need_budget(struct gm_engine *engine, uint32_t id)

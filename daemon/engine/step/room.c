@@ -145,7 +145,6 @@ struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t id)
     for (GM_EACH_MEMBER(engine, id, client)) {
         const struct gm_table_app *entry = &engine->table->apps[client->id];
         sums.promised += gm_room_promised(engine->table, client->id);
-        sums.needed += gm_room_needed(engine->table, client->id);
         sums.programs++;
         sums.beyond += entry->beyond;
         sums.fixed += entry->fixed;
