@@ -33,6 +33,17 @@ void stays_begin(void)
         begin(&stays[i], machine.daemon.engines[i]);
 }
 
+static void follow_causes(struct gpu_stays *of, const struct gm_engine *engine)
+{
+    const struct gm_table *table = engine->table;
+    of->causes += of->committed != table->committed || of->fixed != table->fixed ||
+                  of->budget != table->budget || of->room != engine->room;
+    of->committed = table->committed;
+    of->fixed = table->fixed;
+    of->budget = table->budget;
+    of->room = engine->room;
+}
+
 /* A chunk that came to the GPU ahead of its turn does not leave again for nobody, while nothing
  * else has happened. */
 void stays_turn(uint32_t gpu, const struct gm_turn *turn)
@@ -46,22 +57,14 @@ void stays_turn(uint32_t gpu, const struct gm_turn *turn)
         return;
     const struct gm_engine *engine = machine.daemon.engines[gpu];
     const uint32_t app = engine->table->chunks[turn->id].app;
+    follow_causes(of, engine);
+    if (gm_engine_is_capped(engine, app))
+        return; /* what its driver keeps is a cause as well */
     if (turn->event == GM_CHUNK_EV_FILL)
         of->came[turn->id] = engine->apps[app].state == GM_APP_PAUSED ? of->causes : 0;
     require(turn->event != GM_CHUNK_EV_EVICT || of->came[turn->id] != of->causes ||
                 engine->layout.n_targets > 0 || engine->apps[app].is_vacating,
             "chunk %u of app %u, which is paused, comes and goes", turn->id, app);
-}
-
-static void follow_causes(struct gpu_stays *of, const struct gm_engine *engine)
-{
-    const struct gm_table *table = engine->table;
-    of->causes += of->committed != table->committed || of->fixed != table->fixed ||
-                  of->budget != table->budget || of->room != engine->room;
-    of->committed = table->committed;
-    of->fixed = table->fixed;
-    of->budget = table->budget;
-    of->room = engine->room;
 }
 
 /* Somebody needs what the app has on the GPU beside what it is promised; or a cap bounds it. */
