@@ -253,6 +253,13 @@ static uint64_t below_cap(const struct gm_engine *engine, uint32_t id)
     return gm_less(gm_room_cap_limit(&input), gm_more(input.own.promised, others));
 }
 
+/* It did not drain when it was held: until that is tried again nothing of it can leave. */
+static bool is_stuck(const struct gm_engine *engine, uint32_t id)
+{
+    return engine->apps[id].state == GM_APP_RUNNING && !gm_engine_is_capped(engine, id) &&
+           engine->now < engine->apps[id].places.hold_failed_until;
+}
+
 /* Of what is cold: it may keep what it has on the GPU, as far as there is room. In its turn it is
  * held for what has to leave: so that is not a little at a time. */
 static uint64_t may_keep(const struct gm_engine *engine, uint32_t id, uint64_t room)
@@ -261,8 +268,11 @@ static uint64_t may_keep(const struct gm_engine *engine, uint32_t id, uint64_t r
     const uint64_t promised = gm_room_promised(engine->table, id);
     uint64_t has = gm_less(entry->resident, promised);
     if (has_turn(engine, id)) /* what comes and goes is where it is to be */
-        has = gm_least(engine->apps[id].cap.bend,
-                       gm_less(gm_engine_bytes_for_gpu(engine, id), promised));
+        has = gm_less(gm_engine_bytes_for_gpu(engine, id), promised);
+    if (is_stuck(engine, id))
+        return gm_least(has, entry->beyond);
+    if (has_turn(engine, id))
+        has = gm_least(has, engine->apps[id].cap.bend);
     has = gm_least(has, entry->beyond);
     if (gm_engine_is_capped(engine, id))
         room = gm_least(room, below_cap(engine, id));
@@ -297,6 +307,18 @@ static void bend(struct gm_engine *engine, uint32_t id, struct left *left)
         gm_engine_need_places(engine, id);
 }
 
+/* Those first who keep what they have: what they should give, others can. */
+static void bend_all(struct gm_engine *engine)
+{
+    struct left left = count_left(engine);
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t id = 0; id < engine->config.max_apps; id++)
+            if (!engine->apps[id].session)
+                engine->apps[id].cap.bend = 0;
+            else if (!gm_engine_is_absent(engine, id) && is_stuck(engine, id) == (pass == 0))
+                bend(engine, id, &left);
+}
+
 static bool is_to_fit(const struct gm_engine *engine, uint32_t id, bool was_short)
 {
     return gm_engine_is_capped(engine, id) || engine->is_short_of_room != was_short ||
@@ -313,12 +335,7 @@ void gm_engine_follow_caps(struct gm_engine *engine)
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].session && is_to_fit(engine, id, was_short))
             gm_engine_fit(engine, id);
-    struct left left = count_left(engine);
-    for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (!engine->apps[id].session)
-            engine->apps[id].cap.bend = 0;
-        else if (!gm_engine_is_absent(engine, id))
-            bend(engine, id, &left);
+    bend_all(engine);
 }
 
 /* ---- what is said ---- */

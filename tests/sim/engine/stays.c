@@ -11,7 +11,9 @@ static struct gpu_stays {
      * turn; somebody has more or less memory, or room. */
     uint64_t causes;
     uint64_t committed, fixed, budget, room;
-    uint64_t *came; /* by chunk: causes when it last came ahead of a turn */
+    uint64_t *came;                /* by chunk: causes when it last came ahead of a turn */
+    uint64_t looked_at, decisions; /* causes after the step before, and what was decided by then */
+    bool is_still;                 /* neither has changed in this one, in which it ran */
     bool was_held[PROGRAMS];
     uint64_t needed_at[PROGRAMS]; /* when others last needed what the app has too much */
 } stays[GPUS];
@@ -129,10 +131,44 @@ static void check_cold(const struct gm_engine *engine)
     }
 }
 
+/* All that apps have for now, beside what others are promised, has room; what does not leave as its
+ * app does not drain may have none. */
+static void check_bends(const struct gpu_stays *of, const struct gm_engine *engine)
+{
+    uint64_t promised = 0, bends = 0;
+    bool is_any = false;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        if (!app->session || gm_engine_is_absent(engine, id))
+            continue;
+        const uint64_t own = gm_room_promised(engine->table, id);
+        const bool is_stuck =
+            app->state == GM_APP_RUNNING && machine.now < app->places.hold_failed_until;
+        const bool is_wanting = engine->in_set[id] || !app->idle.is_idle;
+        const bool counts = is_wanting || !engine->config.has_bending_caps;
+        promised += counts || gm_engine_is_capped(engine, id) ? own : 0;
+        bends += app->cap.bend;
+        is_any = is_any || (app->cap.bend > 0 && !is_stuck);
+        if (is_stuck && engine->is_short_of_room && !gm_engine_is_capped(engine, id))
+            require(gm_engine_bytes_for_gpu(engine, id) <= own + app->cap.bend ||
+                        own == engine->table->apps[id].committed,
+                    "app %u does not drain, and is to have less than it has", id);
+    }
+    require(!of->is_still || engine->stopping.is_on || !is_any || promised + bends <= engine->room,
+            "apps have %lu MiB for now and are promised %lu, of %lu", bends >> 20, promised >> 20,
+            engine->room >> 20);
+}
+
 void stays_run(struct gm_engine *engine)
 {
     struct gpu_stays *of = &stays[engine->config.index];
+    const uint64_t before = of->causes;
     follow_causes(of, engine);
+    of->is_still = engine->now == machine.now && of->looked_at == before && before == of->causes &&
+                   of->decisions == engine->decisions;
+    of->looked_at = of->causes;
+    of->decisions = engine->decisions;
+    check_bends(of, engine);
     check_held(of, engine);
     check_cold(engine);
 }
