@@ -382,3 +382,17 @@ void gm_appname_own(char *buffer, size_t size, char name[GM_APPNAME_SIZE])
             gm_appname(buffer, length, exe, name);
     }
 }
+
+int gm_appname_family(char *buffer, size_t size, const char *name)
+{
+    char exe[PATH_MAX], its[GM_APPNAME_SIZE];
+    int family = getpid();
+    int pid = getppid();
+    for (int i = 0; i < GM_GENERATIONS && pid > 1; i++, pid = gm_parent_of(pid)) {
+        const size_t length = gm_process_read(pid, buffer, size, exe);
+        gm_appname(buffer, length, exe, its);
+        if (length > 0 && strcmp(its, name) == 0)
+            family = pid;
+    }
+    return family;
+}

@@ -20,4 +20,8 @@ void gm_appname(const char *line, size_t length, const char *exe, char name[GM_A
  * did. `buffer` is scratch space; a longer command line is cut. Does not allocate. */
 void gm_appname_own(char *buffer, size_t size, char name[GM_APPNAME_SIZE]);
 
+/* The farthest of the processes that this one descends from, through whatever others, that has the
+ * name of this one; itself if there is none. */
+int gm_appname_family(char *buffer, size_t size, const char *name);
+
 #endif

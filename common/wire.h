@@ -76,7 +76,7 @@ enum gm_place_flag {
  * of a connection that has no other. Answered by PLACED. Entries: the first tokens of its list. */
 struct gm_msg_place {
     uint32_t flags; /* enum gm_place_flag */
-    uint32_t reserved;
+    int32_t family; /* the process that its program began with: common/appname.h */
     uint64_t nodes; /* the /dev/nvidiaN that it may open, a bit each */
     uint64_t need;  /* GPUMUX_NEED: bytes on the GPU; 0: not said */
     char name[64];  /* as in HELLO */

@@ -7,7 +7,6 @@
 
 #include "common/log.h"
 #include "common/nodes.h"
-#include "daemon/service/process.h"
 #include "daemon/service/users.h"
 #include "daemon/views/why.h"
 
@@ -75,13 +74,15 @@ static void expect(const struct gm_control *control, const struct gm_placing *wh
         request->program.need = start->need;
 }
 
-static void tell(const char *name, const struct gm_place_request *request,
+/* Where one GPU is shared there is nothing to say. */
+static void tell(const char *name, bool has_choice, const struct gm_place_request *request,
                  const struct gm_place_answer *chosen, struct gm_msg_placed *answer)
 {
     char user[GM_USERS_NAME], kind[64], why[256];
     gm_view_placed(chosen->why, request->program.need, request->need_from, why, sizeof why);
     if (chosen->gpu == GM_BIND_NONE || !chosen->is_changed) {
-        snprintf(answer->text, sizeof answer->text, "%.180s", why);
+        if (has_choice)
+            snprintf(answer->text, sizeof answer->text, "%.180s", why);
         return;
     }
     snprintf(answer->text, sizeof answer->text, "GPU %d comes first: %.150s", chosen->device, why);
@@ -114,7 +115,8 @@ bool gm_placing_read(struct gm_control *control, const struct gm_view *view,
     const enum gm_why unread = read_devices(&machine->binds.devices, view, who, request);
     if (request->kept == GM_WHY_NONE)
         request->kept = machine->n < 2 ? GM_WHY_BIND_ONLY : unread;
-    request->family = gm_process_family(who->pid, who->body->name);
+    /* As it says: whoever lies about that has the order of another program of its user. */
+    request->family = who->body->family > 0 ? who->body->family : who->pid;
     return may_wait(control, who, &start, request);
 }
 
@@ -127,7 +129,7 @@ uint32_t gm_placing(struct gm_control *control, const char *name,
     gm_binds_place(binds, request, &chosen);
     memset(answer, 0, sizeof *answer);
     memset(entries, 0, GM_DEVICES_VISIBLE * sizeof *entries);
-    tell(name, request, &chosen, answer);
+    tell(name, control->machine->n > 1, request, &chosen, answer);
     for (uint32_t i = 0; chosen.is_changed && i < request->n; i++) {
         const uint32_t token = chosen.order[i];
         entries[i].token = token;

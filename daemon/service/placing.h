@@ -7,7 +7,7 @@
  * see other devices than the daemon, and where one GPU is shared.
  *
  * Owns what the daemon sees itself (struct gm_view). Called by session.c; calls the machine, rules
- * and process.c. Loop thread only.
+ * and past.c. Loop thread only.
  */
 #ifndef GM_DAEMON_SERVICE_PLACING_H
 #define GM_DAEMON_SERVICE_PLACING_H

@@ -9,9 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/appname.h"
-
-#define ANCESTORS_MAX 16 /* that are looked at */
 /* Threads of a process without its first one at which is looked for one that lives. */
 #define THREADS_MOST 64
 
@@ -51,25 +48,6 @@ pid_t gm_process_parent(pid_t pid)
                    parse(text, &state, &parent) && parent > 0
                ? parent
                : 0;
-}
-
-pid_t gm_process_family(pid_t pid, const char *name)
-{
-    char line[4096], its[GM_APPNAME_SIZE], path[64];
-    pid_t family = pid;
-    for (int i = 0; i < ANCESTORS_MAX && (pid = gm_process_parent(pid)) > 1; i++) {
-        snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
-        const int fd = open(path, O_RDONLY | O_CLOEXEC);
-        const ssize_t length = fd >= 0 ? read(fd, line, sizeof line) : -1;
-        if (fd >= 0)
-            close(fd);
-        if (length <= 0)
-            break;
-        gm_appname(line, (size_t)length, NULL, its);
-        if (strcmp(its, name) == 0)
-            family = pid;
-    }
-    return family;
 }
 
 /* ---- control groups ---- */

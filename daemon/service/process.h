@@ -24,10 +24,6 @@ struct gm_process_system {
 /* The process that started this one. 0: it is gone, or cannot be looked at. */
 pid_t gm_process_parent(pid_t pid);
 
-/* The farthest of the processes that it descends from, through whatever others, whose command has
- * this name; itself if there is none. */
-pid_t gm_process_family(pid_t pid, const char *name);
-
 /* Whether it stands still, and why. GM_WHY_NONE also if it cannot be looked at. A few small files
  * are read, however deep its control group is. */
 enum gm_why gm_process_stop(pid_t pid);

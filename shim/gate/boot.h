@@ -8,7 +8,8 @@
  *   A forked child: COLD and PASS stay, BOOT and LIVE become DEAD. exec starts again.
  *   A lost connection does not change the state (link.h).
  *
- * In COLD the shim has no socket, no thread and no memory. In PASS and DEAD every hook calls the
+ * In COLD the shim has no socket, no thread and no memory, but while the first cuInit asks which
+ * GPU comes first (link/place.h). In PASS and DEAD every hook calls the
  * real driver; the hooks of memory pools differ in a forked child (handlers/pools.c).
  *
  * Environment, read once at boot:

@@ -173,6 +173,7 @@ static uint32_t gm_place_ask(int fd, const struct gm_tokens *tokens,
     for (uint32_t i = 0; i < tokens->n; i++)
         memcpy(sent[i].text, tokens->token[i].at, tokens->token[i].length);
     gm_appname_own((char *)buffer, sizeof(buffer), place.name);
+    place.family = gm_appname_family((char *)buffer, sizeof(buffer), place.name);
     if (gm_sock_send_message(fd, GM_MSG_PLACE, &place, sent, tokens->n, NULL, 0) != 0)
         return 0;
     for (uint64_t wait_ns = 0;;) {
@@ -189,7 +190,8 @@ static uint32_t gm_place_ask(int fd, const struct gm_tokens *tokens,
             message.type != GM_MSG_PLACED)
             return 0;
         const struct gm_msg_placed *placed = message.body;
-        gm_log(GM_LOG_INFO, "%.*s", (int)sizeof(placed->text), placed->text);
+        if (placed->text[0] != '\0')
+            gm_log(GM_LOG_INFO, "%.*s", (int)sizeof(placed->text), placed->text);
         if (placed->wait_ns == 0)
             break;
         if (wait_ns != 0 || placed->wait_ns > GM_PLACE_LONGEST)

@@ -30,7 +30,7 @@ end() {
     expect_empty
 }
 
-start_daemon --gpu all --rule 'command=gm_worker_proc place=off'
+start_daemon --gpu all --rule 'command=gm_worker_proc* place=off'
 
 # Four that take device 0: two and two. They come at the same time.
 for who in a b c d; do start "$who" linked; done
@@ -94,6 +94,37 @@ app parent linked --mode exec --bytes 24M --allocs 1 --iterations 4 --seed 1
 app forks linked --mode fork --bytes 24M --allocs 1 --iterations 2 --seed 1
 expect_pass two parent forks
 expect_empty
+
+# Processes of one program share the GPUs out by number: however many there are before, each has another one.
+cat > "$dir/ranks.py" << 'END'
+import ctypes, multiprocessing, sys
+
+def look(rank, names):
+    cuda = ctypes.CDLL("libcuda.so.1")
+    device, text = ctypes.c_int(), ctypes.create_string_buffer(64)
+    assert cuda.cuInit(0) == 0 and cuda.cuDeviceGet(ctypes.byref(device), rank) == 0
+    assert cuda.cuDeviceGetName(text, 64, device) == 0
+    names.put(text.value)
+    names.join()
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    names = context.JoinableQueue()
+    ranks = [context.Process(target=look, args=(rank, names)) for rank in range(2)]
+    for rank in ranks:
+        rank.start()
+    seen = {names.get(timeout=60), names.get(timeout=60)}
+    for rank in ranks:
+        names.task_done()
+    for rank in ranks:
+        rank.join()
+    sys.exit(len(seen) != 2)
+END
+if [ "${GM_LINKED:-}" != 1 ]; then
+    for way in spawn fork forkserver; do
+        env LD_PRELOAD="$shim" python3 "$dir/ranks.py" "$way" || fail "two ranks ($way) have the same GPU"
+    done
+fi
 
 # A daemon that does not answer holds nobody for long.
 stop daemon

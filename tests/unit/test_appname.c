@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "common/appname.h"
@@ -190,13 +192,41 @@ static void test_own(void **state)
     assert_true(name[0] != '\0');
 }
 
+/* Processes of one name are one family, also through others. */
+static void test_family(void **state)
+{
+    char name[GM_APPNAME_SIZE], buffer[4096];
+    int family[2], status, way[2];
+    (void)state;
+    gm_appname_own(buffer, sizeof buffer, name);
+    assert_int_equal(gm_appname_family(buffer, sizeof buffer, "nobody"), getpid());
+    assert_int_equal(pipe(way), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        const pid_t grandchild = fork();
+        if (grandchild == 0) {
+            family[0] = gm_appname_family(buffer, sizeof buffer, name);
+            family[1] = gm_appname_family(buffer, sizeof buffer, "nobody") == getpid();
+            _exit(write(way[1], family, sizeof family) == sizeof family ? 0 : 1);
+        }
+        waitpid(grandchild, &status, 0);
+        _exit(status == 0 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(read(way[0], family, sizeof family), sizeof family);
+    assert_int_equal(family[0], getpid());
+    assert_int_equal(family[1], 1);
+    close(way[0]);
+    close(way[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_titles),
-        cmocka_unit_test(test_nonsense),
-        cmocka_unit_test(test_own),
+        cmocka_unit_test(test_names),    cmocka_unit_test(test_titles),
+        cmocka_unit_test(test_nonsense), cmocka_unit_test(test_own),
+        cmocka_unit_test(test_family),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

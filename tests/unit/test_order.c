@@ -34,6 +34,7 @@ struct played {
     uint32_t n;
     uint32_t tokens[8];
     uint32_t heard, flags; /* tokens, and flags */
+    int32_t family;
     char second[GM_TOKEN_SIZE];
 };
 
@@ -58,6 +59,7 @@ static void answer_one(struct played *d)
         assert_int_equal(message.type, GM_MSG_PLACE);
         d->heard = message.count;
         d->flags = ((const struct gm_msg_place *)message.body)->flags;
+        d->family = ((const struct gm_msg_place *)message.body)->family;
         if (message.count > 1)
             memcpy(d->second, ((const struct gm_token_entry *)message.entries)[1].text,
                    sizeof d->second);
@@ -148,6 +150,7 @@ static void orders_lists(void **state)
     expect(&d, "0,1", NULL, "1,0", "0,1", true);
     assert_int_equal(d.heard, 2);
     assert_int_equal(d.flags, GM_PLACE_HAS_LIST);
+    assert_int_equal(d.family, getpid()); /* of the same name */
     expect(&d, "GPU-77,3,-1,5", NULL, "3,GPU-77,-1,5", "GPU-77,3,-1,5", true);
     assert_int_equal(d.heard, 4);
     assert_string_equal(d.second, "3");

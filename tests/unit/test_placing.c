@@ -4,16 +4,13 @@
  */
 #include "tests/unit/session_world.h"
 
-#include "common/appname.h"
 #include "common/nodes.h"
 #include "daemon/service/placing.h"
-#include "daemon/service/process.h"
-
-#include <sys/wait.h>
 
 #define DEVICES 4u
 
 static uint64_t said_need;
+static int32_t said_family;
 static const void *entries;
 static uint32_t n_entries;
 
@@ -21,7 +18,7 @@ static uint32_t n_entries;
 static void send_place(int peer, uint32_t flags, uint64_t nodes, const char *list)
 {
     struct gm_msg_place body = {
-        .flags = flags, .nodes = nodes, .need = said_need, .name = "tester"};
+        .flags = flags, .nodes = nodes, .family = said_family, .need = said_need, .name = "tester"};
     struct gm_token_entry sent[GM_DEVICES_VISIBLE];
     struct gm_tokens tokens = {.n = 0};
     memset(sent, 0, sizeof sent);
@@ -218,6 +215,13 @@ static void waits_for_room(void **state)
     assert_int_equal(receive_placed(peer[2])->wait_ns, 0);
     assert_int_equal(n_entries, DEVICES);
     assert_int_equal(control.waiters.n, 1);
+    /* which family it is, it says */
+    assert_int_equal(engine.place.family, getpid());
+    said_family = 77;
+    send_place(peer[2], GM_PLACE_IS_RANKED, gm_nodes(), NULL);
+    receive_placed(peer[2]);
+    assert_int_equal(engine.place.family, 77);
+    said_family = INT32_MIN;
     /* ranks, families, programs of which no device is known, and those of a rule do not wait */
     send_place(peer[2], GM_PLACE_IS_RANKED, gm_nodes(), NULL);
     assert_int_equal(receive_placed(peer[2])->wait_ns, 0);
@@ -287,45 +291,11 @@ static void hostile(void **state)
     expect_end(peer);
 }
 
-/* Processes of one command are one family, also through others. */
-static void families(void **state)
-{
-    char name[GM_APPNAME_SIZE], line[4096];
-    (void)state;
-    gm_appname_own(line, sizeof line, name);
-    assert_string_equal(name, "test_placing");
-    assert_int_equal(gm_process_family(getpid(), "nobody"), getpid());
-    int way[2];
-    assert_int_equal(pipe(way), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        pid_t grandchild = fork();
-        if (grandchild == 0) {
-            const pid_t family[2] = {gm_process_family(getpid(), name),
-                                     gm_process_family(getpid(), "nobody")};
-            _exit(write(way[1], &family, sizeof family) == sizeof family ? 0 : 1);
-        }
-        int status;
-        waitpid(grandchild, &status, 0);
-        _exit(status == 0 ? 0 : 1);
-    }
-    int status;
-    pid_t family[2];
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-    assert_int_equal(read(way[0], family, sizeof family), sizeof family);
-    assert_int_equal(family[0], getpid());
-    assert_true(family[1] != getpid() && family[1] != child);
-    close(way[0]);
-    close(way[1]);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         SESSION(lists_of_the_program), SESSION(what_was_said), SESSION(needs),
         SESSION(waits_for_room),       SESSION(few_wait),      SESSION(hostile),
-        cmocka_unit_test(families),
     };
     unsetenv("CUDA_VISIBLE_DEVICES");
     unsetenv("CUDA_DEVICE_ORDER");
