@@ -311,7 +311,29 @@ static void check_words(const struct gm_engine *engine, const struct program *p,
     require(at == n, "program %u did not mark what the engine reads", p->number);
 }
 
-/* A window that has ended is whole if the program marked all that it touched in it. */
+/* What was marked in or after the first window whose work may not have ended is warm. */
+static void check_lasting(const struct gm_engine *engine, const struct program *p, uint32_t from)
+{
+    const struct gm_table *table = engine->table;
+    for (uint32_t a = table->apps[p->app].allocations.head; a != GM_NONE;
+         a = table->allocations[a].next)
+        for (uint32_t c = table->allocations[a].is_freed ? GM_NONE : table->allocations[a].first;
+             c != GM_NONE; c = table->chunks[c].sibling)
+            for (uint64_t va = table->chunks[c].va;
+                 va < table->chunks[c].va + gm_class_bytes(table->chunks[c].class);
+                 va += GM_CHUNK_MIN) {
+                const uint32_t page = (uint32_t)((va - program_va(0)) >> GM_CHUNK_SHIFT);
+                require(page >= PROGRAM_PAGES || p->marked[page] < from ||
+                            !table->chunks[c].is_cold,
+                        "page %u of program %u is cold, marked in window %u by work of window %u "
+                        "and later that may run",
+                        page, p->number, p->marked[page], from);
+                machine.sums.lasting += page < PROGRAM_PAGES && p->marked[page] >= from;
+            }
+}
+
+/* A window that has ended is whole if the program marked all that it touched in it, and so did all
+ * of its work that may run. */
 static void check_windows(const struct gm_engine *engine, struct program *p)
 {
     const struct gm_app *app = &engine->apps[p->app];
@@ -322,12 +344,16 @@ static void check_windows(const struct gm_engine *engine, struct program *p)
             p->number);
     if (*before != 0 && now > *before) {
         const uint32_t marks_from = atomic_load(&p->stat->marks_from);
-        const bool is_whole = marks_from < *before && p->hid_in < *before;
+        const uint32_t lasts_from = atomic_load(&p->stat->lasts_from);
+        const bool is_whole = marks_from < *before && p->hid_in < *before &&
+                              (lasts_from == 0 || lasts_from > marks_from);
         require(app->windows.is_whole == is_whole || *before == p->begun_hidden[k],
                 "window %u of program %u is %swhole", *before, p->number, is_whole ? "not " : "");
         machine.sums.windows++;
         if (!p->is_garbling)
             check_words(engine, p, now > 3 ? now - 3 : 0, now);
+        if (!p->is_garbling && lasts_from != 0 && engine->config.fits_working_sets)
+            check_lasting(engine, p, lasts_from);
     }
     /* It was not asked for a while, or the other GPU's engine gave the number, and it had hidden
      * something in it before this window began. */

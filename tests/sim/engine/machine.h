@@ -338,6 +338,7 @@ struct machine {
         uint64_t planted; /* events that were not legal */
         uint64_t disk_errors, failed_maps, deaf, lies, inside, copied;
         uint64_t windows;       /* that ended, */
+        uint64_t lasting;       /* ... places of work that lasted longer */
         uint64_t marks;         /* ... and what was read of them */
         uint64_t guilty, tries; /* steps of the check */
     } sums;

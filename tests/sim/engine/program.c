@@ -790,7 +790,10 @@ static _Atomic uint64_t *word_of(const struct program *p, uint32_t page)
     return (_Atomic uint64_t *)(void *)((char *)p->stat + gm_window_offset(program_va(page)));
 }
 
-/* As the shim does. */
+/* As the shim does. Some programs have kernels that run for windows: until one whose number is a
+ * multiple of this. */
+#define LASTS 4u
+
 static void mark(struct program *p, uint32_t page)
 {
     const uint32_t window = atomic_load(&p->ctl->window);
@@ -804,6 +807,8 @@ static void mark(struct program *p, uint32_t page)
                            ? gm_touch_again(atomic_load(word), 1, 0)
                            : gm_touch_pack(first));
     p->marked[page] = window;
+    if (atomic_load(&p->stat->lasts_from) != 0 && window % LASTS == 0)
+        atomic_store(&p->stat->lasts_from, window);
     if (is_odd(500)) {
         atomic_fetch_add(&p->stat->unseen, 1);
         p->hid_in = window;
@@ -818,8 +823,11 @@ static void mark(struct program *p, uint32_t page)
 static void follow_counting(struct program *p)
 {
     const bool is_on = (atomic_load(&p->ctl->is_counting) & ~GM_MAY_COUNT) != 0;
-    if (is_on != p->is_marking)
-        atomic_store(&p->stat->marks_from, is_on ? atomic_load(&p->ctl->window) : 0);
+    if (is_on != p->is_marking) {
+        const uint32_t window = is_on ? atomic_load(&p->ctl->window) : 0;
+        atomic_store(&p->stat->lasts_from, p->number % 3 == 1 ? window : 0);
+        atomic_store(&p->stat->marks_from, window);
+    }
     p->is_marking = is_on;
 }
 
