@@ -270,6 +270,13 @@ void gm_table_keep_frame(struct gm_table *table, uint32_t index)
     table->is_plan_stale = true;
 }
 
+void gm_table_hand_frame(struct gm_table *table, uint32_t index, uint32_t exit_of)
+{
+    struct gm_frame *frame = gm_frame_at(table, index);
+    assert(frame->state == GM_FRAME_CONDEMNED && frame->exit_of != GM_NONE && exit_of != GM_NONE);
+    frame->exit_of = exit_of;
+}
+
 void gm_table_release_frames(struct gm_table *table, uint32_t app, bool has_ended)
 {
     for (uint32_t i = table->first_condemned, next; i != GM_NONE; i = next) {

@@ -30,6 +30,8 @@ bool gm_table_condemn_frame(struct gm_table *table, uint32_t frame, uint32_t exi
 /* A condemned frame whose process has ended is free again if only apps that do not answer still
  * have it: others of the user can use it as it is. */
 void gm_table_keep_frame(struct gm_table *table, uint32_t frame);
+/* It waits for the process of another app now. */
+void gm_table_hand_frame(struct gm_table *table, uint32_t frame, uint32_t exit_of);
 /* Condemned frames wait for this app's process no more. `has_ended`: it has, so they may be kept.
  */
 void gm_table_release_frames(struct gm_table *table, uint32_t app, bool has_ended);

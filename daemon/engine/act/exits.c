@@ -63,10 +63,32 @@ void gm_engine_exited(struct gm_engine *engine, uint32_t id)
     gm_engine_copies_ended(engine, id);
 }
 
+uint32_t gm_engine_leaving_with(const struct gm_engine *engine, uint32_t frame, uint32_t but)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (id != but && engine->apps[id].state == GM_APP_GONE &&
+            gm_engine_may_reach(engine, id, frame))
+            return id;
+    return GM_NONE;
+}
+
+/* Frames wait for the app's process no more. Shared ones may have to wait for another's. */
+static void release(struct gm_engine *engine, uint32_t id, bool has_ended)
+{
+    struct gm_table *table = engine->table;
+    for (uint32_t i = table->first_condemned; i != GM_NONE; i = table->frames[i].next) {
+        const uint32_t other =
+            table->frames[i].exit_of == id ? gm_engine_leaving_with(engine, i, id) : GM_NONE;
+        if (other != GM_NONE)
+            gm_table_hand_frame(table, i, other);
+    }
+    gm_table_release_frames(table, id, has_ended);
+}
+
 void gm_engine_copies_ended(struct gm_engine *engine, uint32_t id)
 {
     if (!gm_engine_is_left(&engine->apps[id]))
-        gm_table_release_frames(engine->table, id, true);
+        release(engine, id, true);
 }
 
 void gm_engine_exit_late(struct gm_engine *engine, uint32_t id)
@@ -77,7 +99,7 @@ void gm_engine_exit_late(struct gm_engine *engine, uint32_t id)
     for (uint32_t i = 0; i < table->max_frames && !has_host_frames; i++)
         has_host_frames = table->frames[i].state != GM_FRAME_UNUSED && table->frames[i].is_host &&
                           gm_engine_may_reach(engine, id, i);
-    gm_table_release_frames(engine->table, id, false);
+    release(engine, id, false);
     app->exit.is_late = true;
     if (!has_host_frames)
         gm_engine_stop_watching(app);

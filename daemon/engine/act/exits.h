@@ -33,4 +33,8 @@ static inline bool gm_engine_may_reach(const struct gm_engine *engine, uint32_t 
            (app->state != GM_APP_GONE || gm_engine_is_left(app));
 }
 
+/* An app but `but` that is gone, and whose process may have the frame mapped: it maps what it
+ * shared or opened until it ends. GM_NONE: there is none. */
+uint32_t gm_engine_leaving_with(const struct gm_engine *engine, uint32_t frame, uint32_t but);
+
 #endif

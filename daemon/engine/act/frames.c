@@ -15,9 +15,12 @@
 #include "daemon/memory/files.h"
 
 /* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,
- * if `exit_of` is an app, that app's process is gone with whatever it still ran on the GPU. */
+ * if `exit_of` is an app, that app's process is gone with whatever it still ran on the GPU. So it
+ * is with each app that is gone and may have it mapped. */
 void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of)
 {
+    if (exit_of == GM_NONE)
+        exit_of = gm_engine_leaving_with(engine, frame, GM_NONE);
     if (!gm_table_condemn_frame(engine->table, frame, exit_of))
         return;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
