@@ -2,6 +2,7 @@
  * sim_engine                    some hundred seeds of the real engine in a simulated machine, and
  *                               rare ones
  * sim_engine --seeds N [FROM]   N of them, from seed FROM (1)
+ * sim_engine --rare             the rare ones, which each found a fault once
  * sim_engine --count N [FROM]   ... and go on after a failure; says which fail, and why
  * sim_engine SEED               one, with a line for everything that happens
  * sim_engine --turns            how much of the GPU's time is used in turns (turns.c)
@@ -29,6 +30,8 @@ enum { SEEDS = 250 };
 /* Each found a fault once. */
 static const uint64_t rare[] = {287,    1177,   411022, 411419, 500766, 500847, 503356,
                                 503605, 504685, 504715, 600212, 700058, 800154, 800481};
+
+enum { RARE = sizeof rare / sizeof *rare };
 
 static bool parse_number(const char *text, uint64_t *value)
 {
@@ -92,7 +95,11 @@ int main(int argc, char **argv)
     uint64_t seed = 1, n = 0;
     gm_log_open(-1, GM_LOG_INFO, "gpumuxd");
     if (argc == 1) {
-        run_seeds(SEEDS, 1, sizeof rare / sizeof *rare);
+        run_seeds(SEEDS, 1, RARE);
+        return 0;
+    }
+    if (argc == 2 && strcmp(argv[1], "--rare") == 0) {
+        run_seeds(0, 1, RARE);
         return 0;
     }
     if (argc == 2 && strcmp(argv[1], "--turns") == 0) {
@@ -116,6 +123,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], "--count") == 0)
             return count_failures(n, seed);
     }
-    fprintf(stderr, "usage: sim_engine [SEED | --turns | --seeds N [FROM] | --count N [FROM]]\n");
+    fprintf(stderr,
+            "usage: sim_engine [SEED | --rare | --turns | --seeds N [FROM] | --count N [FROM]]\n");
     return 1;
 }
