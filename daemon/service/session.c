@@ -697,8 +697,9 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
 /* ---- programs that start ---- */
 
 /*
- * PLACE. The session stays NEW: its program connects anew for all else. One that waits until a GPU
- * has room is no visitor meanwhile, and has no time limit but --patience.
+ * PLACE. Its program connects anew for all else: with the answer the session ends, or many that
+ * start at the same time would crowd each other out. One that waits until a GPU has room is no
+ * visitor meanwhile, and has no time limit but --patience.
  */
 static void place(struct gm_session *session, const char *name,
                   const struct gm_place_request *request)
@@ -706,7 +707,9 @@ static void place(struct gm_session *session, const char *name,
     struct gm_msg_placed answer;
     struct gm_place_entry entries[GM_DEVICES_VISIBLE];
     const uint32_t n = gm_placing(session->all->control, name, request, &answer, entries);
-    gm_session_send(session, GM_MSG_PLACED, &answer, entries, n, NULL, 0);
+    if (gm_session_send(session, GM_MSG_PLACED, &answer, entries, n, NULL, 0) == 0 &&
+        !session->head)
+        lose(session, GM_LOG_DEBUG, "placed");
 }
 
 /* It waits no more. */

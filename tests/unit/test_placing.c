@@ -178,6 +178,17 @@ static const struct gm_msg_placed *must_wait(int peer)
     return answer;
 }
 
+/* How long it is to wait, in a connection that it then closes. */
+static uint64_t waits(uint32_t flags, const char *list)
+{
+    int peer = connect_peer();
+    send_place(peer, flags, gm_nodes(), list);
+    const uint64_t wait_ns = receive_placed(peer)->wait_ns;
+    close(peer);
+    turn(3);
+    return wait_ns;
+}
+
 /* With --admit fit a program waits until the machine says that there is room. It may leave, it may
  * say nothing else meanwhile, and is no visitor. */
 static void waits_for_room(void **state)
@@ -190,12 +201,10 @@ static void waits_for_room(void **state)
     options.patience = 7 * GM_S;
     for (int i = 0; i < 4; i++)
         peer[i] = connect_peer();
-    send_place(peer[0], 0, gm_nodes(), NULL); /* --admit now */
-    assert_int_equal(receive_placed(peer[0])->wait_ns, 0);
+    assert_int_equal(waits(0, NULL), 0); /* --admit now */
     options.admit = 1;
     engine.next = 0; /* there is room */
-    send_place(peer[0], 0, gm_nodes(), NULL);
-    assert_int_equal(receive_placed(peer[0])->wait_ns, 0);
+    assert_int_equal(waits(0, NULL), 0);
     assert_int_equal(n_entries, DEVICES);
     for (int i = 0; i < 4; i++) {
         must_wait(peer[i]);
@@ -215,27 +224,23 @@ static void waits_for_room(void **state)
     assert_int_equal(receive_placed(peer[2])->wait_ns, 0);
     assert_int_equal(n_entries, DEVICES);
     assert_int_equal(control.waiters.n, 1);
+    expect_end(peer[2]);
     /* which family it is, it says */
     assert_int_equal(engine.place.family, getpid());
     said_family = 77;
-    send_place(peer[2], GM_PLACE_IS_RANKED, gm_nodes(), NULL);
-    receive_placed(peer[2]);
+    assert_int_equal(waits(GM_PLACE_IS_RANKED, NULL), 0);
     assert_int_equal(engine.place.family, 77);
     said_family = INT32_MIN;
     /* ranks, families, programs of which no device is known, and those of a rule do not wait */
-    send_place(peer[2], GM_PLACE_IS_RANKED, gm_nodes(), NULL);
-    assert_int_equal(receive_placed(peer[2])->wait_ns, 0);
+    assert_int_equal(waits(GM_PLACE_IS_RANKED, NULL), 0);
     engine.has_family = true;
-    send_place(peer[2], 0, gm_nodes(), NULL);
-    assert_int_equal(receive_placed(peer[2])->wait_ns, 0);
+    assert_int_equal(waits(0, NULL), 0);
     engine.has_family = false;
-    send_place(peer[2], 0, gm_nodes(), "");
-    assert_int_equal(receive_placed(peer[2])->wait_ns, 0);
+    assert_int_equal(waits(0, ""), 0);
+    assert_int_equal(waits(0, "0,1"), options.patience);
     assert_int_equal(gm_rules_add(&options.rules, "command=test* admit=now", 2, why, sizeof why),
                      0);
-    send_place(peer[2], 0, gm_nodes(), NULL);
-    assert_int_equal(receive_placed(peer[2])->wait_ns, 0);
-    close(peer[2]);
+    assert_int_equal(waits(0, NULL), 0);
     close(peer[0]);
     turn(3);
     assert_int_equal(control.waiters.n, 0);
@@ -277,25 +282,41 @@ static void hostile(void **state)
     for (int i = 0; i < 20; i++)
         assert_int_equal(
             gm_sock_send_message(peer, GM_MSG_PLACE, &body, sent, GM_DEVICES_VISIBLE, NULL, 0), 0);
-    receive_placed(peer);
+    receive_placed(peer); /* one answer, and the end */
     assert_int_equal(n_entries, 0);
-    for (int i = 1; i < 20; i++)
-        receive_placed(peer);
-    say_hello(peer, GM_ROLE_APP); /* it may still become a program */
-    turn(1);
-    expect(peer, GM_SESSION_NEW, GM_MSG_WELCOME);
-    close_fds();
+    expect_end(peer);
+    peer = join(NULL);
     assert_int_equal(gm_sock_send_message(peer, GM_MSG_PLACE, &body, NULL, 0, NULL, 0), 0);
     turn(2);
     expect(peer, GM_SESSION_APP, GM_MSG_REFUSED);
     expect_end(peer);
 }
 
+/* Who is placed has no connection any more, whether it closes its own or not. */
+static void many_start(void **state)
+{
+    int peer[100];
+    (void)state;
+    set_machine();
+    for (int i = 0; i < 100; i++) {
+        send_place(peer[i] = connect_peer(), 0, gm_nodes(), NULL);
+        receive_placed(peer[i]);
+        assert_int_equal(n_entries, DEVICES);
+    }
+    for (int i = 0; i < 100; i++)
+        expect_end(peer[i]); /* without a word of refusal */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SESSION(lists_of_the_program), SESSION(what_was_said), SESSION(needs),
-        SESSION(waits_for_room),       SESSION(few_wait),      SESSION(hostile),
+        SESSION(lists_of_the_program),
+        SESSION(what_was_said),
+        SESSION(needs),
+        SESSION(waits_for_room),
+        SESSION(few_wait),
+        SESSION(many_start),
+        SESSION(hostile),
     };
     unsetenv("CUDA_VISIBLE_DEVICES");
     unsetenv("CUDA_DEVICE_ORDER");
