@@ -70,19 +70,25 @@ static void warm_allocation(struct gm_table *table, const struct gm_allocation *
 {
     uint32_t at = find_use(uses, n, allocation->va);
     struct gm_use last = {0}; /* the last place, and how often it was used this time */
+    bool reaches = false;     /* it was touched this time */
     for (uint32_t c = allocation->first; c != GM_NONE; c = table->chunks[c].sibling) {
         const struct gm_chunk *chunk = &table->chunks[c];
         uint64_t from = chunk->va, end = chunk->va + gm_class_bytes(chunk->class);
         uint64_t heat = 0; /* uses times chunks of the smallest size */
+        bool is_touched = false;
         const bool is_place = at < n && uses[at].va < end;
-        if (chunk->has_place && !is_place)
-            last.count = 0; /* a place that was not used this time */
-        uint32_t order = last.count > 0 ? last.order : UINT32_MAX;
+        if (chunk->has_place && !is_place) { /* a place that was not used this time */
+            last.count = 0;
+            reaches = false;
+        }
+        uint32_t order = reaches ? last.order : UINT32_MAX;
         for (; at < n && uses[at].va < end; at++) {
             uint64_t place = uses[at].va & ~(GM_CHUNK_MIN - 1);
             heat += (uint64_t)last.count * ((place - from) >> GM_CHUNK_SHIFT);
+            is_touched = is_touched || (reaches && place > from) || uses[at].is_exact;
             from = place;
             last = uses[at];
+            reaches = !last.is_exact;
             order = last.order < order ? last.order : order;
             if (last.is_exact) {
                 heat += last.count;
@@ -91,11 +97,12 @@ static void warm_allocation(struct gm_table *table, const struct gm_allocation *
             }
         }
         heat += (uint64_t)last.count * ((end - from) >> GM_CHUNK_SHIFT);
+        is_touched = is_touched || (reaches && end > from);
         gm_table_note_use(table, c, add_heat(chunk->heat, heat * GM_PLACE_USE >> chunk->class),
                           chunk->has_place || is_place);
         if (is_place && chunk->trust == GM_TRUST_TRIED) /* it is more than reached */
             gm_table_trust(table, c, GM_TRUST_WINDOWS);
-        if (heat > 0 && !chunk->is_freed && !chunk->is_fixed)
+        if (is_touched && !chunk->is_freed && !chunk->is_fixed)
             touch(table, c, order, warmed);
         add_known(known, chunk);
     }

@@ -42,7 +42,7 @@
 /* A place, as the app touched it in a window (common/windows.h). */
 struct gm_use {
     uint64_t va;
-    uint32_t count;  /* how often */
+    uint32_t count;  /* how often; 0: it was touched before, and the work may last until now */
     bool is_exact;   /* nothing behind the place is meant: it stands for itself alone */
     uint32_t window; /* the newest in which it was touched */
     uint32_t order;  /* other places that were touched before it in that window */

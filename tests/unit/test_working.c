@@ -106,6 +106,27 @@ static void test_reach(void **state)
     free(world.memory);
 }
 
+/* What work that may not have ended touched before is not cold, and no hotter for it. */
+static void test_lasting(void **state)
+{
+    struct world world;
+    (void)state;
+    make_world(&world, 1);
+    const uint32_t used = add(&world, 64 * MIB), unused = add(&world, 96 * MIB);
+    const struct gm_use uses[] = {{.va = BASE, .count = 1}, {.va = BASE + 64 * MIB, .count = 1}};
+    const struct gm_use lasts = {.va = BASE};
+    end_window(&world, uses, 2);
+    const uint32_t heat = nth(&world, used, 1)->heat;
+    assert_true(heat > 0);
+    for (uint32_t i = 0; i < 100; i++)
+        end_window(&world, &lasts, 1);
+    assert_int_equal(world.table->apps[0].cold, 96 * MIB);
+    assert_false(nth(&world, used, 0)->is_cold || nth(&world, used, 1)->is_cold);
+    assert_true(nth(&world, unused, 0)->is_cold && nth(&world, unused, 2)->is_cold);
+    assert_int_equal(nth(&world, used, 1)->heat, heat);
+    free(world.memory);
+}
+
 /* A window that touched more than is known says nothing of what is cold. */
 static void test_unseen(void **state)
 {
@@ -188,8 +209,9 @@ static void test_random(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cold), cmocka_unit_test(test_reach),
-                                       cmocka_unit_test(test_unseen), cmocka_unit_test(test_memory),
-                                       cmocka_unit_test(test_random)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cold),    cmocka_unit_test(test_reach),
+        cmocka_unit_test(test_lasting), cmocka_unit_test(test_unseen),
+        cmocka_unit_test(test_memory),  cmocka_unit_test(test_random)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,8 +14,9 @@
  * first raises it, and the others see that and only read.
  *
  * A kernel marks what it touches when it is launched, and may run for many windows. So what was
- * touched in or after the first window whose work may not have ended (gm_stat.lasts_from) counts
- * for this one, too, as touched once.
+ * touched in or after the first window whose work may not have ended (gm_stat.lasts_from) is no
+ * colder now. It is no hotter either: how often it is read nobody knows. Where the driver does not
+ * tell which work has ended, what a launch names is touched when it is launched.
  *
  * What was touched is not always known: the program says that it submitted work that it could not
  * read (gm_stat.unseen), work that it submitted before it began to mark may not have ended, or its
@@ -84,7 +85,7 @@ static void end(struct gm_engine *engine, uint32_t id)
         uses ? gm_engine_read_window(engine, id, from - 1, app->windows.number, uses, room) : -1;
     for (int64_t i = 0; i < n; i++)
         if (is_after(before, uses[i].window))
-            uses[i].count = 1;
+            uses[i].count = 0;
     app->windows.is_whole = is_whole && n >= 0;
     gm_engine_uses(engine, id, uses, n >= 0 ? (uint32_t)n : 0, app->windows.is_whole);
     free(uses);
