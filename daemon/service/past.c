@@ -178,19 +178,23 @@ static unsigned take_text(struct gm_past *past, char *text, size_t length)
     return rest == text + length ? 0 : number + 1; /* a NUL ends it early */
 }
 
-/* The text of the file, which the caller frees; NULL with 0: there is none, else -errno. */
+/* The text of the file, which the caller frees; NULL with 0: there is none, else -errno; -EPERM:
+ * others than root and the daemon's user may write it, and would decide who gets which GPU. */
 static char *read_file(const char *path, size_t *length, int *error)
 {
     struct stat found;
     char *text = NULL;
     *error = 0;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
     if (fd < 0) {
         *error = errno == ENOENT ? 0 : -errno;
         return NULL;
     }
     if (fstat(fd, &found) != 0 || !S_ISREG(found.st_mode))
         *error = -EINVAL;
+    else if ((found.st_uid != 0 && found.st_uid != geteuid()) ||
+             (found.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+        *error = -EPERM;
     else if ((text = malloc(FILE_MOST + 1)) == NULL)
         *error = -ENOMEM;
     *length = 0;
@@ -222,7 +226,7 @@ static void load(struct gm_past *past)
         gm_log(GM_LOG_WARN,
                "the history %s cannot be read, and is left as it is: %s; what programs need is "
                "remembered until the daemon ends",
-               past->path, strerror(-error));
+               past->path, error == -EPERM ? "others may write it" : strerror(-error));
         past->path[0] = '\0';
         return;
     }
@@ -275,6 +279,8 @@ static int write_file(const char *path, const char *text, size_t length)
             error = -errno;
         done += n > 0 ? (size_t)n : 0;
     }
+    if (error == 0 && fsync(fd) != 0)
+        error = -errno;
     if (fd >= 0 && close(fd) != 0 && error == 0)
         error = -errno;
     if (error == 0 && rename(fresh, path) != 0)

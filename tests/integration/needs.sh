@@ -28,7 +28,7 @@ end() {
 }
 
 history="$dir/history"
-echo "gibberish" > "$history"
+(umask 077 && echo "gibberish" > "$history")
 start_daemon --gpu all --history "$history" --rule 'command=gm_worker_proc* need=100M'
 grep -q "line 1 of the history $history is damaged: renamed to $history.damaged" "$dir/daemon.out" ||
     fail "nothing is said of the damaged history"

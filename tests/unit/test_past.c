@@ -64,6 +64,7 @@ static void write_text(const char *text, size_t length)
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     assert_int_equal(fwrite(text, 1, length, file), length);
+    assert_int_equal(fchmod(fileno(file), 0600), 0); /* whatever the umask says */
     assert_int_equal(fclose(file), 0);
 }
 
@@ -278,13 +279,36 @@ static void no_file(void **state)
     close_past();
 }
 
+/* A file that others may have written is not believed, and stays as it is. */
+static void others_file(void **state)
+{
+    const char text[] = HEADER LINE("a");
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char elsewhere[sizeof path + 8];
+        snprintf(elsewhere, sizeof elsewhere, "%s.real", path);
+        write_text(text, strlen(text));
+        if (i < 2)
+            assert_int_equal(chmod(path, i == 0 ? 0620 : 0602), 0);
+        else
+            assert_int_equal(rename(path, elsewhere) != 0 || symlink(elsewhere, path) != 0, 0);
+        open_past();
+        expect(7, "a", GM_NEED_UNKNOWN, 0);
+        note(7, "a", G);
+        close_past();
+        assert_string_equal(read_text(path), text);
+        assert_string_equal(read_text(other), "(none)");
+        unlink(elsewhere);
+    }
+}
+
 #define PAST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         PAST(remembered), PAST(written_soon),  PAST(forgotten), PAST(bounded),
-        PAST(good_file),  PAST(damaged_files), PAST(no_file),
+        PAST(good_file),  PAST(damaged_files), PAST(no_file),   PAST(others_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
