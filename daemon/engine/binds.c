@@ -74,9 +74,10 @@ void gm_binds_close(struct gm_binds *binds)
 
 /* ---- who is bound ---- */
 
+/* A process of another name space of pids has the number 0: nobody would see its end. */
 static bool is_over(const struct gm_binding *bound)
 {
-    return kill(bound->pid, 0) != 0 && errno == ESRCH;
+    return bound->pid <= 0 || (kill(bound->pid, 0) != 0 && errno == ESRCH);
 }
 
 /* Forget those whose processes have ended. */
@@ -128,10 +129,13 @@ static void note(struct gm_binds *binds, const struct gm_binding *bound)
     uint32_t of_user = 0;
     for (uint32_t i = 0; i < binds->n; i++)
         of_user += binds->bound[i].uid == bound->uid;
+    const uint64_t at = its ? its->at : bound->at; /* of its first question */
     if (!its && binds->n < binds->max && of_user < binds->max - binds->max / 4)
         its = &binds->bound[binds->n++];
-    if (its)
-        *its = *bound;
+    if (!its)
+        return;
+    *its = *bound;
+    its->at = at;
 }
 
 /* ---- what is on each GPU ---- */
@@ -148,14 +152,29 @@ static uint32_t time_of(const struct gm_engine *engine, uint32_t id)
                                           : (uint32_t)(wanted * GM_BIND_WHOLE / all);
 }
 
-/* The app as it is there; at least what it was bound with, if that was for this GPU. */
+/* What it was bound with counts for so long; then it is what it has. */
+static bool is_on_its_way(const struct gm_binding *bound, uint64_t now)
+{
+    return bound->gpu != GM_BIND_NONE && now - bound->at < GM_BIND_WAY_NS;
+}
+
+/* What it says that it will need is no more than the GPU has. */
+static struct gm_bind_program believe(const struct gm_binding *bound, const struct gm_bind_gpu *gpu)
+{
+    struct gm_bind_program program = bound->program;
+    program.need = gm_least(program.need, gpu->budget);
+    return program;
+}
+
+/* The app as it is there; at first, at least what it was bound with, if that was for this GPU. */
 static struct gm_bind_program app_on(const struct gm_binds *binds, uint32_t gpu, uint32_t id,
-                                     const struct gm_binding *bound)
+                                     const struct gm_binding *bound,
+                                     const struct gm_bind_gpu *there)
 {
     const struct gm_engine *engine = binds->engines[gpu];
     struct gm_bind_program program = {0};
-    if (bound && bound->gpu == gpu)
-        program = bound->program;
+    if (bound && bound->gpu == gpu && is_on_its_way(bound, gm_now()))
+        program = believe(bound, there);
     const uint64_t needed = gm_room_needed(engine->table, id) + engine->table->apps[id].fixed;
     if (needed > program.need)
         program.need = needed;
@@ -176,14 +195,31 @@ static bool count_app(const struct gm_binds *binds, uint32_t id, struct gm_bind_
         if (!is_there)
             *its = find(binds, app->pid);
         is_there = true;
-        const struct gm_bind_program program = app_on(binds, i, id, *its);
+        const struct gm_bind_program program = app_on(binds, i, id, *its, &gpus[i]);
         gm_bind_take(&gpus[i], &program);
     }
     return is_there;
 }
 
-/* Each GPU as it is, without the process `but`. */
-static void describe(const struct gm_binds *binds, pid_t but, struct gm_bind_gpu gpus[GM_GPUS_MAX])
+/* Whether one that is on its way to the same GPU, too, and was counted, stands for this one: of the
+ * same program, or, for who is of another user, of the same user. So a user who says much, or
+ * often, takes one GPU's worth from the others' view. */
+static bool is_represented(const struct gm_binds *binds, uint32_t index, const uid_t *asks)
+{
+    const struct gm_binding *bound = &binds->bound[index];
+    for (uint32_t i = 0; i < index; i++) {
+        const struct gm_binding *other = &binds->bound[i];
+        if (other->is_coming && other->uid == bound->uid && other->gpu == bound->gpu &&
+            ((asks && bound->uid != *asks) || other->family == bound->family))
+            return true;
+    }
+    return false;
+}
+
+/* Each GPU as it is for a program of user `asks` (NULL: for whoever waits), without its process
+ * `but`. */
+static void describe(const struct gm_binds *binds, pid_t but, const uid_t *asks,
+                     struct gm_bind_gpu gpus[GM_GPUS_MAX])
 {
     const uint64_t now = gm_now();
     for (uint32_t i = 0; i < binds->n; i++)
@@ -197,10 +233,12 @@ static void describe(const struct gm_binds *binds, pid_t but, struct gm_bind_gpu
             its->is_there = true;
     }
     for (uint32_t i = 0; i < binds->n; i++) {
-        const struct gm_binding *bound = &binds->bound[i];
-        if (!bound->is_there && bound->pid != but && bound->gpu != GM_BIND_NONE &&
-            now - bound->at < GM_BIND_WAY_NS)
-            gm_bind_take(&gpus[bound->gpu], &bound->program);
+        struct gm_binding *bound = &binds->bound[i];
+        bound->is_coming = !bound->is_there && bound->pid != but && is_on_its_way(bound, now);
+        if (!bound->is_coming || is_represented(binds, i, asks))
+            continue;
+        const struct gm_bind_program program = believe(bound, &gpus[bound->gpu]);
+        gm_bind_take(&gpus[bound->gpu], &program);
     }
 }
 
@@ -288,7 +326,7 @@ void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *reque
     for (uint32_t i = 0; i < request->n; i++)
         answer->order[i] = i;
     sweep(binds);
-    describe(binds, request->pid, gpus);
+    describe(binds, request->pid, &request->uid, gpus);
     if (request->kept == GM_WHY_NONE)
         choose(binds, gpus, request, answer);
     else if (request->n > 0) /* most programs take their first */
@@ -315,7 +353,7 @@ uint32_t gm_binds_next(struct gm_binds *binds, const struct gm_waiting *waiting,
     struct gm_bind_gpu gpus[GM_GPUS_MAX];
     struct gm_bind_waiter waiters[GM_BIND_WAITERS];
     sweep(binds);
-    describe(binds, 0, gpus);
+    describe(binds, 0, NULL, gpus);
     for (uint32_t i = 0; i < n; i++)
         waiters[i] = (struct gm_bind_waiter){.uid = waiting[i].request.uid,
                                              .need = waiting[i].request.program.need,

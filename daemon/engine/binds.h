@@ -3,8 +3,10 @@
  * (PLACE): core/bind decides, by what the programs on each GPU need and by those that are on their
  * way there. What was decided holds for the life of the process and is shown by the status.
  *
- * What a program was bound with counts on its GPU until it has memory there; then the larger of
- * that and what it needs. One that does not connect within GM_BIND_WAY_NS counts no more.
+ * What a program was bound with counts on its GPU for GM_BIND_WAY_NS, or if it has more memory
+ * there by then, that; later what it has counts alone. Anybody may say anything: so a program
+ * counts as one GPU's budget at most, and of another user's programs that are on their way to a GPU
+ * one.
  *
  * The machine owns it. Called by the service; calls the engines. Loop thread only.
  */
@@ -33,7 +35,8 @@ struct gm_binding {
     uint8_t device[GM_DEVICES_VISIBLE];
     struct gm_bind_program program;
     enum gm_need_from need_from;
-    bool is_there; /* it has memory on a GPU: as it was last looked at */
+    bool is_there;  /* it is on a GPU: as it was last looked at, */
+    bool is_coming; /* ... or on its way to one */
 };
 
 struct gm_binds {

@@ -281,6 +281,44 @@ static void families(void **state)
     assert_int_equal(place(&request, GM_WHY_BIND_ONLY), 21);
 }
 
+/* Whatever a user says, and however often: for others a GPU is not full of it for ever. */
+static void liars(void **state)
+{
+    struct gm_place_request lie = request_of(0, UINT64_MAX), other = request_of(3, 8 * G);
+    (void)state;
+    lie.n = 1; /* three that say that they need all there is, on the first */
+    lie.device[0] = 2;
+    lie.kept = GM_WHY_BIND_OFF;
+    for (int i = 0; i < 3; i++) {
+        lie.pid = lie.family = pid[i];
+        place(&lie, GM_WHY_BIND_OFF);
+    }
+    other.uid = 8;
+    assert_int_equal(place(&other, GM_WHY_BIND_ROOM), 21);
+    other.program.need = 16 * G;
+    other.pid = other.family = pid[4];
+    assert_int_equal(place(&other, GM_WHY_BIND_LOSS), 21);
+    other.pid = other.family = pid[5];
+    assert_int_equal(place(&other, GM_WHY_BIND_LOSS), 201);
+    still_at += GM_BIND_WAY_NS / 2;
+    place(&lie, GM_WHY_BIND_OFF); /* asking again makes it no younger */
+    still_at += GM_BIND_WAY_NS / 2;
+    assert_int_equal(place(&other, GM_WHY_BIND_ROOM), 201);
+    come(2, 0, 1, 0); /* what it has counts, and not what it said */
+    come(3, 1, 2, 8 * G);
+    assert_int_equal(place(&other, GM_WHY_BIND_ROOM), 201);
+}
+
+/* A process that the daemon cannot see is forgotten: nobody would see its end. */
+static void unseen(void **state)
+{
+    struct gm_place_request request = request_of(0, 16 * G);
+    (void)state;
+    request.pid = 0;
+    place(&request, GM_WHY_BIND_ROOM);
+    assert_int_equal(place_one(1, 16 * G), 201);
+}
+
 /* What an app has needed: the most that it had at any time, and of that the part that it needs. */
 static void usage(void **state)
 {
@@ -349,7 +387,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BINDS(on_their_way), BINDS(never_came), BINDS(what_is_there), BINDS(more_than_told),
         BINDS(time_counts),  BINDS(kept),       BINDS(families),      BINDS(usage),
-        BINDS(places),       BINDS(devices),
+        BINDS(places),       BINDS(devices),    BINDS(liars),         BINDS(unseen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
