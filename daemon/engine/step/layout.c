@@ -38,8 +38,7 @@ static bool can_come_ahead(const struct gm_engine *engine, uint32_t id)
     const struct gm_table_app *app = &engine->table->apps[id];
     return engine->apps[id].state == GM_APP_PAUSED && app->missing > 0 &&
            (app->beyond == 0 || /* else what is to come is known when places were chosen */
-            (engine->config.fits_working_sets && gm_engine_has_places(engine, id) &&
-             gm_engine_bytes_for_gpu(engine, id) <= gm_engine_places_room(engine, id))) &&
+            (engine->config.fits_working_sets && gm_engine_has_places(engine, id))) &&
            !engine->stopping.is_on && !gm_engine_is_vacating(engine, id) &&
            !gm_engine_is_app_off(engine, id) && gm_engine_expected(engine, id) != GM_TIME_NEVER;
 }

@@ -567,7 +567,8 @@ static void check_idle(struct program *p, uint32_t gpu)
     const struct gm_app *app = app_of(p, gpu);
     const uint64_t most = 3 * machine.config.idle_ns + 100 * GM_MS;
     if (!machine.is_calm || machine.is_saving || app->state != GM_APP_RUNNING || p->group > 0 ||
-        p->work > 0 || p->unanswered > 0 || !machine.gpus[gpu].watch.apps[app->unit].is_wanting)
+        p->is_steady || p->work > 0 || p->unanswered > 0 ||
+        !machine.gpus[gpu].watch.apps[app->unit].is_wanting)
         p->works_at[gpu] = machine.now;
     require(machine.now - p->works_at[gpu] <= most,
             "program %u (app %u) does nothing for %lu ms and is not idle", p->number, p->app,

@@ -324,6 +324,7 @@ struct machine {
     struct chance parts;  /* likewise, of programs that work on a part of their memory */
     struct gm_user_totals totals[USERS]; /* of user 1000 and up */
     uint8_t rule[PROGRAMS];              /* 0 none, 1 refuse, 2 host */
+    bool has_quiet_link; /* nothing crosses it that nobody knows of */
     uint64_t next_tag;
     pid_t next_pid;
     bool is_ending; /* nobody comes and nothing fails any more */
@@ -341,6 +342,7 @@ struct machine {
         uint64_t lasting;       /* ... places of work that lasted longer */
         uint64_t marks;         /* ... and what was read of them */
         uint64_t guilty, tries; /* steps of the check */
+        uint64_t holds;         /* gates that were closed so that memory can move */
     } sums;
 };
 extern struct machine machine;

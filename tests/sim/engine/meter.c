@@ -44,9 +44,10 @@ static void put(struct gm_meter *meter)
         meter->turn_at = machine.now + draw(&meter->chance, 400 * GM_MS);
         meter->busy_until = draw_percent(&meter->chance, 40) ? meter->turn_at : machine.now;
     }
-    if (machine.now < meter->busy_until)
+    if (machine.now < meter->busy_until && !machine.has_quiet_link)
         sample->rate[draw(&meter->chance, GM_WAYS)] = draw(&meter->chance, 50) << 30;
-    if (draw(&meter->chance, 2000) == 0) { /* a process that is not the daemon's */
+    if (draw(&meter->chance, 2000) == 0 &&
+        !machine.has_quiet_link) { /* a process that is not the daemon's */
         sample->processes[0] = 1;
         sample->n_processes = 1;
     }

@@ -109,6 +109,7 @@ static void check_held(struct gpu_stays *of, struct gm_engine *engine)
             of->needed_at[id] = machine.now;
         if (!begins)
             continue;
+        machine.sums.holds++;
         const struct gm_placed placed = placed_now(engine, id);
         require(placed.come + placed.leave > 0, "app %u is held, and nothing of it is to move", id);
         require(placed.come > 0 || machine.now - of->needed_at[id] <= HELD_MOST,

@@ -16,6 +16,10 @@
  *
  * Everything is a tenth of what it is on a GPU: a program of 0.82 GiB and a slice of 20 ms stand
  * for 8.2 GiB and 0.2 s, as the link has the same rate (40 us for 2 MiB).
+ *
+ * Beside that, three programs of which each touches a part, and all parts fit together with more
+ * (--fit working-set): all run all the time, and nothing moves. As they grow one is held once, as
+ * the GPU is full of what they do not touch. Then there is room.
  */
 #include "tests/sim/engine/machine.h"
 
@@ -45,13 +49,15 @@ static uint64_t run_for(uint64_t time)
     return used;
 }
 
-static void begin(uint32_t programs, uint64_t budget, uint64_t slice_ns)
+static void begin(uint32_t programs, uint64_t budget, uint64_t slice_ns, bool fits_working_sets)
 {
     scenario_begin(1, false);
+    machine.has_quiet_link = true;
     machine.config = (struct gm_engine_config){.outlet = scenario_outlet,
                                                .rules = (const struct gm_rules *)&machine,
                                                .budget = budget,
                                                .pinned = 6 * GM_GIB,
+                                               .fits_working_sets = fits_working_sets,
                                                .has_shadows = true,
                                                .is_prefetching = true,
                                                .levels = 1,
@@ -82,6 +88,15 @@ static void begin(uint32_t programs, uint64_t budget, uint64_t slice_ns)
     }
 }
 
+static void end(void)
+{
+    machine.is_ending = true;
+    for (uint32_t i = 1; i <= machine.n_programs; i++)
+        program_leave(&machine.programs[i]);
+    run_for(10 * GM_S);
+    scenario_close();
+}
+
 static double bound_of(uint32_t n, uint64_t budget, uint64_t slice_ns)
 {
     const double room = (double)budget / (double)(PROGRAM_MIB * GM_MIB);
@@ -97,7 +112,7 @@ static double bound_of(uint32_t n, uint64_t budget, uint64_t slice_ns)
 static void run_one(uint32_t programs, uint64_t budget, uint64_t slice_ns)
 {
     const uint64_t time = 12 * programs * slice_ns;
-    begin(programs, budget, slice_ns);
+    begin(programs, budget, slice_ns, false);
     run_for(GM_S);
     const struct gm_mover *mover = machine.daemon.engines[0]->mover;
     const uint64_t in = gm_mover_bytes(mover, GM_WAY_IN), turns = machine.sums.turns;
@@ -113,11 +128,34 @@ static void run_one(uint32_t programs, uint64_t budget, uint64_t slice_ns)
         moved / n / GM_MIB);
     require(used > LEAST * bound, "%.1f %% of the GPU's time are used, of %.1f", 100 * used,
             100 * bound);
-    machine.is_ending = true;
-    for (uint32_t i = 1; i <= programs; i++)
-        program_leave(&machine.programs[i]);
-    run_for(10 * GM_S);
-    scenario_close();
+    end();
+}
+
+static uint64_t moved(void)
+{
+    const struct gm_mover *mover = machine.daemon.engines[0]->mover;
+    return gm_mover_bytes(mover, GM_WAY_IN) + gm_mover_bytes(mover, GM_WAY_OUT);
+}
+
+static void run_parts(void)
+{
+    begin(3, 2000 * GM_MIB, 20 * GM_MS, true);
+    run_for(5 * GM_S);
+    const uint64_t before = moved(), turns = machine.sums.turns, holds = machine.sums.holds;
+    run_for(2 * GM_S);
+    printf("3 programs that touch a part of theirs: %lu turns, %lu holds, %lu MiB moved\n",
+           machine.sums.turns - turns, machine.sums.holds - holds, (moved() - before) >> 20);
+    require(moved() == before && machine.sums.turns == turns && machine.sums.holds == holds,
+            "memory moves though what is needed fits");
+    for (uint32_t i = 0; i < 12; i++) {
+        machine.programs[1 + i % 3].most_pages[0] += 8;
+        run_for(300 * GM_MS);
+    }
+    printf("they grow by 12 times 16 MiB: %lu turns, %lu holds, %lu MiB moved\n",
+           machine.sums.turns - turns, machine.sums.holds - holds, (moved() - before) >> 20);
+    require(machine.sums.holds - holds <= 2, "programs are held %lu times as they grow",
+            machine.sums.holds - holds);
+    end();
 }
 
 void turns_run(void)
@@ -129,4 +167,5 @@ void turns_run(void)
             run_one(3, budgets[i] * GM_MIB, slices[k] * GM_MS);
     run_one(6, 1660 * GM_MIB, 20 * GM_MS);
     run_one(6, 1660 * GM_MIB, 10 * GM_MS);
+    run_parts();
 }
