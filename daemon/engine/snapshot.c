@@ -138,6 +138,9 @@ static struct gm_reason why_of(const struct gm_engine *engine, uint32_t id,
     const struct gm_reason capped = gm_engine_why_capped(engine, id);
     if (is_loading)
         return capped.why != GM_WHY_NONE ? capped : why_loading(engine, id);
+    if (app->state == GM_APP_RUNNING && app->allocs.pending > 0 &&
+        engine->create_error != CUDA_SUCCESS)
+        return why_loading(engine, id);
     if (account->reason == GM_WHY_IDLE && waits_for_group(engine, id))
         return (struct gm_reason){.why = GM_WHY_GROUP_FIRST};
     if (is_paused && account->reason == GM_WHY_ROOM &&

@@ -31,6 +31,16 @@ is_short || fail "$(gpu usable_bytes) bytes are usable, and the device has 112 M
 say "usable: $(gpu usable_bytes) bytes"
 expect_empty
 
+# One that fits the budget and not the device waits for its memory, and is told why.
+is_told() {
+    is_up && app_has "$(pid_of large)" "programsbesidegpumuxuseit"
+}
+app large linked --bytes 152M --allocs 2 --iterations 2 --seed 4
+within "$patience" is_told || fail "nobody says why it waits"
+kill "$(pid_of large)"
+await large
+expect_empty
+
 # The same two, and this time the memory becomes free.
 for i in 1 2; do
     app "app$i" linked --bytes 72M --allocs "$i" --iterations 50 --seconds 2 --seed "$i" --go "$dir/go.app"
