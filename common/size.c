@@ -105,12 +105,15 @@ int gm_parse_duration(const char *text, uint64_t *ns)
     static const struct {
         const char *name;
         uint64_t ns;
-    } units[] = {
-        {"", 1000000000ull}, {"ms", 1000000ull}, {"s", 1000000000ull}, {"m", 60000000000ull}};
+    } units[] = {{"ms", 1000000ull}, {"s", 1000000000ull}, {"m", 60000000000ull}};
     struct gm_decimal number;
 
     if (!gm_take_decimal(&text, &number))
         return -EINVAL;
+    if (*text == '\0' && number.whole == 0 && number.fraction == 0) { /* in any unit */
+        *ns = 0;
+        return 0;
+    }
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
         if (strcmp(text, units[i].name) == 0)
             return gm_scale_decimal(&number, units[i].ns, ns);

@@ -17,7 +17,7 @@ int gm_parse_number(const char *text, uint64_t *value);
  */
 int gm_parse_size(const char *text, uint64_t *bytes);
 
-/* Parse a duration: a number with a unit ms, s, m; no unit means seconds. 0, -EINVAL or -ERANGE. */
+/* Parse a duration: a number with a unit ms, s, m; 0 needs none. 0, -EINVAL or -ERANGE. */
 int gm_parse_duration(const char *text, uint64_t *ns);
 
 /* "15.9 GiB", "512 MiB", "0". Returns `text`. */

@@ -88,11 +88,13 @@ static int open_either_way(struct gm_disk *disk, const char *dir)
     return open_file(disk->system, dir, O_DSYNC);
 }
 
-static const char *advice(int error)
+static const char *advice(const char *dir, int error)
 {
+    struct stat is;
     switch (error) {
     case ENOENT:
-        return "; make the folder first";
+    case EOPNOTSUPP:
+        return stat(dir, &is) != 0 ? "; make the folder first" : "; name a folder on a disk";
     case EACCES:
     case EPERM:
         return "; the daemon's user must be able to write there";
@@ -146,7 +148,7 @@ int gm_disk_open(struct gm_disk *disk, const struct gm_system *system, const cha
     if (disk->fd < 0) {
         int error = -disk->fd;
         snprintf(why, why_size, "--disk %s: cannot make a file there: %s%s", dir, strerror(error),
-                 advice(error));
+                 advice(dir, error));
         return -error;
     }
     int error = fchmod(disk->fd, 0600) != 0 ? -errno : 0;

@@ -40,7 +40,6 @@ void gm_control_init(struct gm_control *control, const struct gm_options *option
 #define ADD_PLACE(member)                                                                          \
     (cJSON_AddStringToObject(object, #member "_dir", options->member.dir) &&                       \
      cJSON_AddNumberToObject(object, #member "_bytes", (double)options->member.bytes))
-#define ADD_CHOICE(member) cJSON_AddNumberToObject(object, #member, options->member)
 #define ADD_WORD(member)                                                                           \
     cJSON_AddStringToObject(                                                                       \
         object, #member, gm_options_word(GM_OPTION_##member, options->member, (char[32]){0}, 32))

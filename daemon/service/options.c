@@ -37,7 +37,6 @@ static const char *const kind_looks[] = {
     [GM_KIND_DURATION] = "a time (for example 500ms or 4s)",
     [GM_KIND_PATH] = "a path",
     [GM_KIND_PLACE] = "a folder and a size (for example /var/tmp:100G)",
-    [GM_KIND_CHOICE] = "one of",
     [GM_KIND_WORD] = "one of",
     [GM_KIND_CLASS] = GM_CLASS_LIST,
     [GM_KIND_LEVEL] = "error, warn, info or debug",
@@ -216,7 +215,6 @@ static int parse(void *member, const struct gm_option_row *row, const char *text
         return 0;
     case GM_KIND_PLACE:
         return parse_place(row, text, member);
-    case GM_KIND_CHOICE:
     case GM_KIND_WORD:
         return parse_choice(row, text, member);
     case GM_KIND_CLASS:
@@ -263,7 +261,7 @@ static void explain(const struct gm_option_row *row, int error, const char *text
     char shown[64], min[32], max[32];
     gm_option_show(text, shown);
     if (error != -ERANGE) {
-        bool is_choice = row->kind == GM_KIND_CHOICE || row->kind == GM_KIND_WORD;
+        bool is_choice = row->kind == GM_KIND_WORD;
         snprintf(why, size, "\"%s\" is not %s%s%s", shown, kind_looks[row->kind],
                  is_choice ? " " : "", is_choice ? row->argument : "");
         return;

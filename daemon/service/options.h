@@ -36,8 +36,7 @@ struct gm_place {
 };
 
 #define GM_MEMBER_PLACE(member) struct gm_place member;
-#define GM_MEMBER_CHOICE(member) uint32_t member; /* index of the word */
-#define GM_MEMBER_WORD(member) uint32_t member;   /* the same */
+#define GM_MEMBER_WORD(member) uint32_t member; /* index of the word */
 #define GM_MEMBER_CLASS(member) enum gm_sched_class member;
 #define GM_MEMBER_RULES(member) struct gm_rules member;
 #define GM_MEMBER_GPUS(member) struct gm_gpus member;
@@ -77,7 +76,6 @@ enum gm_option_kind {
     GM_KIND_DURATION,
     GM_KIND_PATH,
     GM_KIND_PLACE,
-    GM_KIND_CHOICE,
     GM_KIND_WORD,
     GM_KIND_CLASS,
     GM_KIND_RULES,
@@ -111,7 +109,7 @@ int gm_option_take(struct gm_options *options, const struct gm_option_row *row, 
 /* `text`, cut and clean, to be shown inside a line. Returns `shown`. */
 const char *gm_option_show(const char *text, char shown[64]);
 
-/* Word number `choice` of an option of kind WORD or CHOICE. Returns `text`. */
+/* Word number `choice` of an option of kind WORD. Returns `text`. */
 const char *gm_options_word(enum gm_option option, uint32_t choice, char *text, size_t size);
 
 /* "0,1" or "all". Returns `text`. */

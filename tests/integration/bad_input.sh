@@ -167,6 +167,9 @@ refuses "is not a folder and a size" --socket "$place" --disk "$dir"
 what="a disk in a folder that is not there"
 refuses "--disk $dir/none: cannot make a file there: No such file or directory; make the folder first" \
     --socket "$place" $small --pinned 288M --disk "$dir/none:64M"
+what="a disk where no files can be"
+refuses "; name a folder on a disk" \
+    --socket "$place" $small --pinned 288M --disk /proc:64M
 what="a disk in a file"
 echo precious > "$dir/no-folder"
 refuses "--disk $dir/no-folder: cannot make a file there: Not a directory" \

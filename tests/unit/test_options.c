@@ -173,6 +173,7 @@ static void test_line_mistakes(void **state)
         {{"--user", "--gpu-budget=1K"}, "\"1K\" is out of range: at least 2 MiB"},
         {{"--user", "--gpu-budget=9999999T"}, "out of range"},
         {{"--user", "--pinned=50%"}, "--pinned: \"50%\" is not a size"},
+        {{"--user", "--grace=2"}, "--grace: \"2\" is not a time (for example 500ms or 4s)"},
         {{"--user", "--quantum=0"}, "--quantum: \"0\" is out of range: from 1ms to 3600s"},
         {{"--user", "--quantum=fast"}, "\"fast\" is not a time"},
         {{"--user", "--max-apps=0"}, "from 1 to 4096"},
