@@ -367,6 +367,8 @@ struct gm_engine {
     bool is_short_of_pages;  /* an eviction found no pinned room in this round */
     bool is_stuck_for_pages; /* ... and nothing under way gives any back */
     bool is_lower_used;      /* as pinned memory was last asked for: something lies below it */
+    bool is_pinned_full;     /* layout.c: who is to run waits for pinned memory, so others' data
+                                comes to the GPU */
     uint32_t short_from;     /* of the layout's targets: those from here on ... */
     uint32_t short_to;       /* ... up to here lack room on a disk that cannot be written */
     bool is_waiting_below;   /* ... and copies to or from the tiers below are under way */

@@ -2,9 +2,14 @@
  * Says where each app stands on the timeline, has the layout made that follows from it
  * (core/layout.h), and the plan that brings it about (core/plan.h). Owns both. Called by run.c;
  * moves.c carries the plan out.
+ *
+ * Pinned memory holds what is mapped on the host and what is swapped. So who needs some of it may
+ * wait for data of paused programs, though the GPU has room for that. Then as much of it comes to
+ * what is free on the GPU, be its program idle (bring_up).
  */
 #include "daemon/engine/step/layout.h"
 
+#include "common/sums.h"
 #include "daemon/core/plan_moves.h"
 #include "daemon/engine/act/device.h"
 #include "daemon/engine/act/events.h"
@@ -33,14 +38,17 @@ static enum gm_stand stand_of_chosen(const struct gm_engine *engine, uint32_t id
     return app->state == GM_APP_LOADING && app->batches.ping == 0 ? GM_STAND_COMES : GM_STAND_STAYS;
 }
 
-static bool can_come_ahead(const struct gm_engine *engine, uint32_t id)
+/* `is_up`: for want of pinned memory. */
+static bool can_come_ahead(const struct gm_engine *engine, uint32_t id, bool is_up)
 {
     const struct gm_table_app *app = &engine->table->apps[id];
     return engine->apps[id].state == GM_APP_PAUSED && app->missing > 0 &&
            (app->beyond == 0 || /* else what is to come is known when places were chosen */
-            (engine->config.fits_working_sets && gm_engine_has_places(engine, id))) &&
+            (gm_engine_places_ahead(engine) && gm_engine_has_places(engine, id))) &&
            !engine->stopping.is_on && !gm_engine_is_vacating(engine, id) &&
-           !gm_engine_is_app_off(engine, id) && gm_engine_expected(engine, id) != GM_TIME_NEVER;
+           !gm_engine_is_app_off(engine, id) &&
+           (is_up ? app->bytes[GM_TIER_PINNED] > 0
+                  : gm_engine_expected(engine, id) != GM_TIME_NEVER);
 }
 
 /* Bytes that it may have on the GPU while it is paused. */
@@ -53,18 +61,18 @@ static uint64_t may_have(const struct gm_engine *engine, uint32_t id)
 }
 
 /* Of an app that is not to run. */
-static struct gm_layout_app stand_of_other(const struct gm_engine *engine, uint32_t id)
+static struct gm_layout_app stand_of_other(const struct gm_engine *engine, uint32_t id, bool is_up)
 {
     const struct gm_app *app = &engine->apps[id];
-    const bool waits = app->state == GM_APP_PAUSED && !app->idle.is_idle;
+    const bool waits = app->state == GM_APP_PAUSED && !app->idle.is_idle && !is_up;
     return (struct gm_layout_app){.app = id,
                                   .stand = waits ? GM_STAND_WAITS : GM_STAND_IDLE,
-                                  .comes_ahead = can_come_ahead(engine, id),
+                                  .comes_ahead = can_come_ahead(engine, id, is_up),
                                   .may_have = may_have(engine, id)};
 }
 
 /* All apps whose memory can move, in the order of their next use. Returns how many. */
-static uint32_t list_apps(struct gm_engine *engine)
+static uint32_t list_apps(struct gm_engine *engine, bool is_up)
 {
     struct gm_layout_app *apps = engine->stands;
     uint32_t n = 0;
@@ -82,7 +90,7 @@ static uint32_t list_apps(struct gm_engine *engine)
         uint32_t at = n++;
         for (; at > chosen && gm_engine_is_later(engine, apps[at - 1].app, id); at--)
             apps[at] = apps[at - 1];
-        apps[at] = stand_of_other(engine, id);
+        apps[at] = stand_of_other(engine, id, is_up);
     }
     for (uint32_t i = chosen; i < n; i++) /* members of a group come at once */
         apps[i].turn =
@@ -130,12 +138,58 @@ static void tell_plan(struct gm_engine *engine)
                                                            .is_ahead = layout->is_ahead}});
 }
 
+/* ---- for want of pinned memory ---- */
+
+/* Pinned bytes that the targets wait for. */
+static uint64_t lacks_pinned(const struct gm_engine *engine)
+{
+    const struct gm_table *table = engine->table;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < engine->layout.n_targets; i++) {
+        const struct gm_table_app *app = &table->apps[engine->layout.targets[i]];
+        bytes += engine->plan.lacks_room ? app->leaving : 0;
+        uint32_t at = engine->is_out_of_units ? app->to_map.head : GM_NONE;
+        for (; at != GM_NONE; at = table->chunks[at].next)
+            bytes += gm_chunk_bytes(&table->chunks[at]);
+    }
+    return bytes;
+}
+
+/* They wait, and nothing of their own can move. */
+static bool is_pinned_full(struct gm_engine *engine)
+{
+    const bool is_full =
+        engine->plan.n == 0 && !engine->layout.is_ahead && lacks_pinned(engine) > 0;
+    if (is_full && !engine->is_pinned_full)
+        gm_engine_again(engine); /* others' places are chosen first */
+    return is_full;
+}
+
+/* So much data of others leaves pinned memory for the GPU: nobody makes way for it. */
+static void bring_up(struct gm_engine *engine, const struct gm_plan_input *input, uint64_t bytes)
+{
+    struct gm_layout *layout = &engine->layout;
+    const uint32_t n = list_apps(engine, true);
+    for (uint32_t step = GM_LAYOUT_AHEAD;
+         engine->plan.n == 0 && gm_layout_make(engine->table, engine->stands, n, step, layout);
+         step++) {
+        layout->is_sparing = false;
+        gm_layout_share(engine->table, layout);
+        layout->fits = gm_least(layout->fits, bytes);
+        gm_plan_make(engine->table, input, &engine->plan);
+    }
+    if (engine->plan.n == 0)
+        gm_layout_make(engine->table, engine->stands, n, GM_LAYOUT_NOW, layout);
+    else
+        engine->short_from = engine->short_to = 0;
+}
+
 void gm_engine_plan(struct gm_engine *engine)
 {
     const uint64_t begin = gm_engine_spent();
     struct gm_layout *layout = &engine->layout;
     struct gm_plan_input input = {.layout = layout};
-    const uint32_t n = list_apps(engine);
+    const uint32_t n = list_apps(engine, false);
     const bool is_busy = is_loading(engine);
 
     gm_engine_planned(engine);
@@ -156,6 +210,9 @@ void gm_engine_plan(struct gm_engine *engine)
         if (!engine->config.is_prefetching || step == GM_PLANS_AHEAD)
             break;
     }
+    engine->is_pinned_full = is_pinned_full(engine);
+    if (engine->is_pinned_full)
+        bring_up(engine, &input, lacks_pinned(engine) + GM_CHUNK_MAX);
     tell_plan(engine);
     gm_engine_begin_moves(engine);
     engine->parts.planned_ns += gm_engine_spent() - begin;

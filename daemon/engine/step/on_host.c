@@ -18,6 +18,7 @@
 #include "daemon/engine/act/frames.h"
 #include "daemon/engine/act/tiers.h"
 #include "daemon/engine/state/backoff.h"
+#include "daemon/engine/state/round.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/places.h"
@@ -174,8 +175,11 @@ void gm_engine_make_units(struct gm_engine *engine)
 {
     if (engine->is_short_of_units != engine->short_told)
         gm_engine_want_memory(engine);
-    if (engine->is_out_of_units && !engine->out_told)
+    if (engine->is_out_of_units && !engine->out_told) {
         gm_engine_call_back(engine);
+        gm_engine_replan(engine);
+        gm_engine_again(engine);
+    }
     if (engine->is_out_of_units && engine->is_cut_up && engine->host_copies == 0 &&
         engine->now >= engine->empty_at)
         empty_slab(engine);

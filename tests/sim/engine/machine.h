@@ -225,10 +225,11 @@ struct program {
     struct gm_wishes wishes;
     bool was_oversize; /* it could have more than the budget once */
     bool may_share, may_park, may_spare, is_lazy, is_hog;
-    bool is_swinging;        /* of what it wrote it writes the last but one again */
-    bool is_filling;         /* it writes all of its memory at first */
-    bool is_partial;         /* for seconds it works on a part of its memory, and keeps that all */
-    bool is_steady;          /* turns.c: it has all its memory from the start, and never rests */
+    bool is_swinging; /* of what it wrote it writes the last but one again */
+    bool is_filling;  /* it writes all of its memory at first */
+    bool is_partial;  /* for seconds it works on a part of its memory, and keeps that all */
+    bool is_steady;   /* turns.c: it has all its memory from the start, and never rests */
+    bool is_asleep;   /* since the end began: it never has work again, and keeps its memory */
     uint64_t touches, turns; /* since the end began */
     uint64_t touched_at;     /* when it last used its memory */
     bool is_quiet;           /* it said so, and did nothing since */
@@ -322,6 +323,8 @@ struct machine {
     struct chance odd;    /* likewise, of what few programs do */
     struct chance memory; /* likewise, of messages that there is no memory for */
     struct chance parts;  /* likewise, of programs that work on a part of their memory */
+    bool has_sleepers;    /* in the end some programs never have work again */
+    struct chance sleep;  /* likewise, of these */
     struct gm_user_totals totals[USERS]; /* of user 1000 and up */
     uint8_t rule[PROGRAMS];              /* 0 none, 1 refuse, 2 host */
     bool has_quiet_link; /* nothing crosses it that nobody knows of */
@@ -424,10 +427,16 @@ void checks_nothing_left(void);
 void scenario_run(uint64_t seed, bool is_verbose);
 /* ... and its parts. */
 void scenario_begin(uint64_t seed, bool is_verbose);
+/* A calm machine with one GPU and so many programs to come, for scenes that are written down:
+ * `config` says how large it is, and what differs from one scene to another. */
+void scenario_begin_calm(const struct gm_engine_config *config, uint32_t programs);
 void scenario_open(void);
 void scenario_close(void);
 /* What the engine calls of the rooms above it. */
 extern const struct gm_engine_outlet scenario_outlet;
+
+/* sleepers.c: programs that sleep keep nobody from working. */
+void sleepers_run(void);
 
 /* turns.c: how much of the GPU's time is used when programs that never rest take turns. */
 void turns_run(void);

@@ -5,6 +5,7 @@
  * sim_engine --rare             the rare ones, which each found a fault once
  * sim_engine --count N [FROM]   ... and go on after a failure; says which fail, and why
  * sim_engine SEED               one, with a line for everything that happens
+ * sim_engine --sleepers         beside programs that sleep others work (sleepers.c)
  * sim_engine --turns            how much of the GPU's time is used in turns (turns.c)
  *
  * machine.h says what is simulated, checks.c what must hold. A failure prints its seed.
@@ -95,11 +96,16 @@ int main(int argc, char **argv)
     uint64_t seed = 1, n = 0;
     gm_log_open(-1, GM_LOG_INFO, "gpumuxd");
     if (argc == 1) {
+        sleepers_run();
         run_seeds(SEEDS, 1, RARE);
         return 0;
     }
     if (argc == 2 && strcmp(argv[1], "--rare") == 0) {
         run_seeds(0, 1, RARE);
+        return 0;
+    }
+    if (argc == 2 && strcmp(argv[1], "--sleepers") == 0) {
+        sleepers_run();
         return 0;
     }
     if (argc == 2 && strcmp(argv[1], "--turns") == 0) {
@@ -123,7 +129,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], "--count") == 0)
             return count_failures(n, seed);
     }
-    fprintf(stderr,
-            "usage: sim_engine [SEED | --rare | --turns | --seeds N [FROM] | --count N [FROM]]\n");
+    fprintf(stderr, "usage: sim_engine [SEED | --rare | --sleepers | --turns | --seeds N [FROM] | "
+                    "--count N [FROM]]\n");
     return 1;
 }

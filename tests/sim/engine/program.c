@@ -970,6 +970,10 @@ static void live(struct program *p)
 {
     const bool is_open = atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
     follow_counting(p);
+    if (p->is_asleep && !p->is_parked) {
+        atomic_store(&p->stat->waiting, 0);
+        return;
+    }
     if (p->is_steady) {
         live_steadily(p);
         return;

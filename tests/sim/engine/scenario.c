@@ -2,7 +2,7 @@
  * One seed: how large the machine is and how it fails, who comes and goes, and the end. A third of
  * the machines have two GPUs, and half of those have groups, as some of the others do. Most of it
  * lasts some seconds of virtual time. Then nothing fails any more, nobody comes, and everybody who
- * lives has work:
+ * lives has work, but for some who sleep and keep their memory:
  *
  *   - each gets turns (nobody starves, nothing is stuck), all end, and all memory goes back; or
  *   - the daemon is told to end, and saves whom it can (daemon/engine/step/saving.c); or
@@ -234,6 +234,7 @@ static void draw_machine(void)
         make_full(least);
     else if (machine.is_calm && draw_percent(&machine.odd, 30))
         make_deep();
+    machine.has_sleepers = draw_percent(&machine.sleep, 40);
 }
 
 /* The scheduler of one GPU knows no bounds for a program that waits for others, or for another GPU.
@@ -437,6 +438,8 @@ static void stop_failing(void)
         p->unmappable_until = 0;
         p->touches = 0;
         p->is_lazy = false;
+        p->is_asleep = machine.has_sleepers && p->group == 0 && draw_percent(&machine.sleep, 50);
+        p->work = p->is_asleep ? 0 : p->work;
     }
 }
 
@@ -449,7 +452,8 @@ static bool lives(const struct program *p)
 static bool all_have_worked(void)
 {
     for (uint32_t i = 1; i <= machine.n_programs; i++)
-        if (lives(&machine.programs[i]) && machine.programs[i].touches < 3)
+        if (lives(&machine.programs[i]) && !machine.programs[i].is_asleep &&
+            machine.programs[i].touches < 3)
             return false;
     return true;
 }
@@ -516,7 +520,7 @@ static void await_turns(void)
         continue;
     for (uint32_t i = 1; i <= machine.n_programs; i++) {
         const struct program *p = &machine.programs[i];
-        require(!lives(p) || p->touches >= 3,
+        require(!lives(p) || p->is_asleep || p->touches >= 3,
                 "program %u (app %u of group %u, %s) has had no turn for 60 s", p->number, p->app,
                 p->group, states_of(p));
     }
@@ -593,6 +597,7 @@ void scenario_begin(uint64_t seed, bool is_verbose)
                                .odd = {.state = seed ^ 0x6f646421ull << 32},
                                .memory = {.state = seed ^ 0x6d656d6full << 32},
                                .parts = {.state = seed ^ 0x70617274ull << 32},
+                               .sleep = {.state = seed ^ 0x736c6570ull << 32},
                                .now = GM_S,
                                .unit = 1,
                                .hash = 0xcbf29ce484222325ull,
@@ -606,6 +611,31 @@ void scenario_begin(uint64_t seed, bool is_verbose)
     machine_clear();
     cuda_begin();
     uv_fake_begin();
+}
+
+void scenario_begin_calm(const struct gm_engine_config *config, uint32_t programs)
+{
+    scenario_begin(1, false);
+    machine.has_quiet_link = true;
+    machine.config = *config;
+    machine.config.outlet = scenario_outlet;
+    machine.config.rules = (const struct gm_rules *)&machine;
+    machine.config.levels = 1;
+    machine.config.allotment_ns = GM_S;
+    machine.config.patience_ns = 20 * GM_S;
+    machine.config.best_class = GM_CLASS_LATENCY;
+    machine.config.idle_ns = 20 * GM_MS;
+    machine.config.grace_ns = UINT64_MAX;
+    machine.config.drain_deadline_ns = GM_S;
+    machine.config.max_apps = PROGRAMS;
+    machine.n_gpus = 1;
+    machine.gpus[0].bytes = config->budget + GM_GIB;
+    machine.has_host_handles = true;
+    machine.mover_room = GM_WAY_DEPTH;
+    machine.users = 1;
+    machine.n_programs = programs;
+    machine.is_calm = true;
+    scenario_open();
 }
 
 void scenario_run(uint64_t seed, bool is_verbose)

@@ -51,33 +51,14 @@ static uint64_t run_for(uint64_t time)
 
 static void begin(uint32_t programs, uint64_t budget, uint64_t slice_ns, bool fits_working_sets)
 {
-    scenario_begin(1, false);
-    machine.has_quiet_link = true;
-    machine.config = (struct gm_engine_config){.outlet = scenario_outlet,
-                                               .rules = (const struct gm_rules *)&machine,
-                                               .budget = budget,
-                                               .pinned = 6 * GM_GIB,
-                                               .fits_working_sets = fits_working_sets,
-                                               .has_shadows = true,
-                                               .is_prefetching = true,
-                                               .levels = 1,
-                                               .allotment_ns = GM_S,
-                                               .slice_ns = slice_ns,
-                                               .patience_ns = 20 * GM_S,
-                                               .best_class = GM_CLASS_LATENCY,
-                                               .idle_ns = 20 * GM_MS,
-                                               .grace_ns = UINT64_MAX,
-                                               .drain_deadline_ns = GM_S,
-                                               .max_apps = PROGRAMS};
-    machine.n_gpus = 1;
-    machine.gpus[0].bytes = budget + GM_GIB;
-    machine.has_host_handles = true;
-    machine.mover_room = GM_WAY_DEPTH;
-    machine.users = 1;
-    machine.n_programs = programs;
-    machine.is_calm = true;
+    const struct gm_engine_config config = {.budget = budget,
+                                            .pinned = 6 * GM_GIB,
+                                            .fits_working_sets = fits_working_sets,
+                                            .has_shadows = true,
+                                            .is_prefetching = true,
+                                            .slice_ns = slice_ns};
+    scenario_begin_calm(&config, programs);
     machine.unit = 64;
-    scenario_open();
     for (uint32_t i = 1; i <= programs; i++) {
         struct program *p = &machine.programs[i];
         program_start(p, false);
