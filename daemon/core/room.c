@@ -168,6 +168,16 @@ uint64_t gm_room_to_lay_aside(const struct gm_room_input *input, uint64_t cold, 
     return gm_least(gm_less(cold, beyond), gm_less(room, host_taken(input)));
 }
 
+uint64_t gm_room_spare_files(const struct gm_room_input *input)
+{
+    return files_left(input);
+}
+
+uint64_t gm_room_within_files(uint32_t chunks, uint64_t spare)
+{
+    return chunks <= spare ? UINT64_MAX : spare * GM_CHUNK_MIN;
+}
+
 uint64_t gm_room_to_reclaim(const struct gm_room_input *input, uint64_t beyond)
 {
     return beyond > 0 ? gm_less(gm_more(host_taken(input), beyond), host_for(input)) : 0;

@@ -154,6 +154,12 @@ static inline bool gm_room_is_short(const struct gm_table *table, bool was_short
 /* Bytes more that go beyond of a program that is part of the app, as so much of it is cold
  * (working.h) and so much is beyond already. */
 uint64_t gm_room_to_lay_aside(const struct gm_room_input *input, uint64_t cold, uint64_t beyond);
+/* Files that are left while the app runs. Bytes that may keep their files whoever runs, beside
+ * those that do, of an app with so many chunks that do not, if each other app has `spare` files
+ * left. The chunks are not known before places are chosen: so it is all of them, or the smallest.
+ */
+uint64_t gm_room_spare_files(const struct gm_room_input *input);
+uint64_t gm_room_within_files(uint32_t chunks, uint64_t spare);
 /* Bytes that others must take up, so that so much more of the app can be beyond. */
 uint64_t gm_room_to_reclaim(const struct gm_room_input *input, uint64_t beyond);
 /* Bytes that must go beyond, as the app is promised more than its cap; or that may come back. */
@@ -181,8 +187,8 @@ struct gm_room_device {
 uint64_t gm_room_next_budget(const struct gm_room_device *device);
 
 /* Whether the app could still run with all of its memory on the GPU, or what its cap or --oversize
- * leaves there, if `bytes` more were fixed, of others; and whether so much more of it can be beyond,
- * for good. */
+ * leaves there, if `bytes` more were fixed, of others; and whether so much more of it can be
+ * beyond, for good. */
 bool gm_room_may_fix(const struct gm_room_input *input, uint64_t bytes);
 bool gm_room_may_hold(const struct gm_room_input *input, uint64_t bytes);
 

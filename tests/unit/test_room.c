@@ -272,6 +272,24 @@ static void test_files(void **state)
     assert_int_equal(gm_room_refuses(&input, GM_CHUNK_MIN), GM_WHY_FILES);
 }
 
+/* Cold memory keeps its files on the host: not those that another program needs to run. */
+static void test_files_of_cold(void **state)
+{
+    struct gm_room_input other = empty;
+    (void)state;
+    assert_int_equal(gm_room_spare_files(&other), ALL);
+    other.files = 100;
+    other.files_own = 70;
+    other.files_taken = 20;
+    assert_int_equal(gm_room_spare_files(&other), 10);
+    other.files_taken = 40;
+    assert_int_equal(gm_room_spare_files(&other), 0);
+    assert_int_equal(gm_room_within_files(32, ALL), ALL);
+    assert_int_equal(gm_room_within_files(32, 32), ALL);
+    assert_int_equal(gm_room_within_files(32, 31), 62 * MIB);
+    assert_int_equal(gm_room_within_files(32, 0), 0);
+}
+
 static void test_tiers(void **state)
 {
     struct gm_room_input input = empty;
@@ -604,14 +622,15 @@ static void test_any_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_budget),    cmocka_unit_test(test_oversize),
-        cmocka_unit_test(test_cap),       cmocka_unit_test(test_fit),
-        cmocka_unit_test(test_user),      cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_files),     cmocka_unit_test(test_tiers),
-        cmocka_unit_test(test_reason),    cmocka_unit_test(test_occupy),
-        cmocka_unit_test(test_fix),       cmocka_unit_test(test_any_grant),
-        cmocka_unit_test(test_any_alone), cmocka_unit_test(test_any_rounding),
-        cmocka_unit_test(test_any_fit),   cmocka_unit_test(test_aside),
+        cmocka_unit_test(test_budget),        cmocka_unit_test(test_oversize),
+        cmocka_unit_test(test_cap),           cmocka_unit_test(test_fit),
+        cmocka_unit_test(test_user),          cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_files),         cmocka_unit_test(test_tiers),
+        cmocka_unit_test(test_reason),        cmocka_unit_test(test_occupy),
+        cmocka_unit_test(test_fix),           cmocka_unit_test(test_any_grant),
+        cmocka_unit_test(test_any_alone),     cmocka_unit_test(test_any_rounding),
+        cmocka_unit_test(test_any_fit),       cmocka_unit_test(test_aside),
+        cmocka_unit_test(test_files_of_cold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
