@@ -16,6 +16,7 @@
 #include <assert.h>
 
 #include "common/size.h"
+#include "common/sums.h"
 #include "daemon/engine/act/batches.h"
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/act/say.h"
@@ -330,10 +331,26 @@ uint64_t gm_engine_placing_due(const struct gm_engine *engine, uint32_t id)
     return at > app->places.hold_failed_until ? at : app->places.hold_failed_until;
 }
 
+/* The pause before the next try after one in vain. */
+static uint64_t longer(uint64_t wait)
+{
+    return wait < GM_HOLD_PAUSE_LEAST_NS ? GM_HOLD_PAUSE_LEAST_NS
+                                         : gm_least(2 * wait, GM_HOLD_PAUSE_MOST_NS);
+}
+
+/* Chunks were to leave, and nothing has moved since places were chosen. */
+static bool is_in_vain(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    return engine->table->apps[id].leaving > 0 &&
+           app->progress_at + GM_PLACE_PATIENCE_NS <= app->places.until;
+}
+
 void gm_engine_end_placing(struct gm_engine *engine, uint32_t id, bool is_over)
 {
     struct gm_table *table = engine->table;
     struct gm_app *app = &engine->apps[id];
+    const bool was_vain = is_in_vain(engine, id);
     for (unsigned c = 0; c < GM_CHUNK_CLASSES && table->apps[id].leaving > 0; c++)
         for (uint32_t at = table->apps[id].by_class[c].head, next; at != GM_NONE; at = next) {
             next = table->chunks[at].next;
@@ -341,8 +358,9 @@ void gm_engine_end_placing(struct gm_engine *engine, uint32_t id, bool is_over)
                 gm_table_put(table, at, false);
         }
     if (!is_over) {
-        app->places.hold_at = engine->now + GM_HOLD_PAUSE_LEAST_NS;
-        app->places.hold_wait = 0;
+        app->places.hold_wait = was_vain ? longer(app->places.hold_wait) : 0;
+        app->places.hold_at =
+            engine->now + (was_vain ? app->places.hold_wait : GM_HOLD_PAUSE_LEAST_NS);
         return;
     }
     if (engine->stopping.is_on)
@@ -362,10 +380,7 @@ void gm_engine_end_placing(struct gm_engine *engine, uint32_t id, bool is_over)
 void gm_engine_hold_failed(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    const uint64_t wait = app->places.hold_wait < GM_HOLD_PAUSE_LEAST_NS
-                              ? GM_HOLD_PAUSE_LEAST_NS
-                              : 2 * app->places.hold_wait;
-    app->places.hold_wait = wait < GM_HOLD_PAUSE_MOST_NS ? wait : GM_HOLD_PAUSE_MOST_NS;
+    app->places.hold_wait = longer(app->places.hold_wait);
     app->places.hold_failed_until = engine->now + app->places.hold_wait;
     app->places.is_urgent = false;
     app->places.newest = GM_NONE;

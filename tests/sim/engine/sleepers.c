@@ -9,6 +9,8 @@
 
 #define BUDGET (160 * GM_MIB)
 
+enum { CAPPED = 6 }; /* number of the program that is another user's, who sets a cap */
+
 static void run_for(uint64_t time)
 {
     const uint64_t until = machine.now + time;
@@ -22,6 +24,7 @@ static struct program *start(uint32_t number, uint64_t mib, uint64_t unit, uint6
 {
     struct program *p = &machine.programs[number];
     program_start(p, false);
+    p->uid = number == CAPPED ? 1001 : 1000;
     p->is_steady = true;
     p->work = UINT64_MAX;
     p->may_park = p->may_share = p->may_spare = false;
@@ -41,38 +44,59 @@ static void end(struct program *p)
         require(machine_step(UINT64_MAX), "a process does not end");
 }
 
-/* It is open for nine tenths of a while, once it had some time for its memory. */
-static void expect_work(const struct program *p)
+/* It is open for nine tenths of that time. */
+static void expect_work(const struct program *p, uint64_t time)
 {
-    const uint64_t until = machine.now + 3 * GM_S;
+    const uint64_t until = machine.now + time;
     uint64_t open = 0, from = machine.now;
     for (bool goes_on = true; goes_on; from = machine.now) {
         const bool is_open = atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
         goes_on = machine_step(until);
         open += is_open ? machine.now - from : 0;
     }
-    require(open > 27 * GM_S / 10, "beside one that sleeps, program %u runs for %lu ms of 3 s",
-            p->number, (uint64_t)(open / GM_MS));
+    require(open > time / 10 * 9, "beside one that sleeps, program %u runs for %lu ms of %lu",
+            p->number, (uint64_t)(open / GM_MS), (uint64_t)(time / GM_MS));
 }
 
-static void begin(bool fits_working_sets)
+static void sleep_now(struct program *p)
+{
+    require(p->touches > 0, "program %u has not worked", p->number);
+    p->is_asleep = true;
+    p->work = 0;
+    run_for(GM_S);
+}
+
+/* Another program needs all of the GPU, and ends. */
+static void fill_gpu(uint64_t mib)
+{
+    struct program *other = start(2, mib, mib / 6, 0);
+    require(other->touches > 0, "the other one has not worked");
+    end(other);
+    run_for(GM_S);
+}
+
+static void begin(bool fits_working_sets, uint64_t pinned)
 {
     const struct gm_engine_config config = {.budget = BUDGET,
-                                            .pinned = 192 * GM_MIB,
+                                            .pinned = pinned,
                                             .fits_working_sets = fits_working_sets,
                                             .has_shadows = true,
                                             .is_prefetching = true,
                                             .slice_ns = 200 * GM_MS};
-    scenario_begin_calm(&config, 5);
-    struct program *sleeper = start(1, 120, 30, 0);
-    require(sleeper->touches > 0, "it has not worked");
-    sleeper->is_asleep = true;
-    sleeper->work = 0;
-    run_for(GM_S);
-    struct program *other = start(2, 156, 26, 0);
-    require(other->touches > 0, "the other one has not worked");
-    end(other);
-    run_for(GM_S);
+    scenario_begin_calm(&config, 6);
+}
+
+/* The cap of all programs of a user. */
+static void set_cap(uint32_t uid, uint64_t mib)
+{
+    const struct gm_set_request request = {.selects = GM_SET_UID,
+                                           .uid = uid,
+                                           .settings = {.has = GM_SET_CAP, .cap = mib * GM_MIB},
+                                           .asker = 0};
+    struct gm_set_done done;
+    char why[256] = "";
+    require(gm_machine_set(&machine.daemon, &request, &done, why, sizeof why) == 0,
+            "the cap is refused: %s", why);
 }
 
 static void close_all(void)
@@ -89,30 +113,60 @@ static void close_all(void)
 /* What is above its cap of a program is to be mapped on the host. */
 static void run_with_cap(void)
 {
-    begin(false);
+    begin(false, 192 * GM_MIB);
+    sleep_now(start(1, 120, 30, 0));
+    fill_gpu(156);
     struct program *p = start(3, 100, 20, 12);
     run_for(GM_S);
     require(p->touches > 0, "who has a cap does not begin to work");
-    expect_work(p);
+    expect_work(p, 3 * GM_S);
     close_all();
 }
 
 /* What is cold of them is to be mapped on the host: together they need more than the GPU has. */
 static void run_with_cold(void)
 {
-    begin(true);
+    begin(true, 192 * GM_MIB);
+    sleep_now(start(1, 120, 30, 0));
+    fill_gpu(156);
     const struct program *a = start(3, 96, 16, 0), *b = start(4, 56, 8, 0);
     run_for(4 * GM_S);
     const struct program *c = start(5, 14, 8, 0);
     run_for(4 * GM_S);
-    expect_work(a);
-    expect_work(b);
-    expect_work(c);
+    expect_work(a, 3 * GM_S);
+    expect_work(b, 3 * GM_S);
+    expect_work(c, 3 * GM_S);
+    close_all();
+}
+
+/* Who sleeps is stopped as well, so that its data stays in pinned memory. Then what a program has
+ * above its cap cannot leave, and for that it is not held again and again. */
+static void run_beside_stopped(void)
+{
+    static const uint32_t sleepers[] = {1, 4};
+    begin(false, 256 * GM_MIB);
+    sleep_now(start(1, 150, 30, 0));
+    sleep_now(start(4, 42, 14, 0));
+    fill_gpu(156);
+    const struct program *p = start(CAPPED, 128, 32, 0);
+    machine.is_calm = false;
+    for (unsigned i = 0; i < 2; i++)
+        machine.programs[sleepers[i]].frozen_until = machine.now + 200 * GM_S;
+    run_for(2 * GM_S);
+    set_cap(p->uid, 20);
+    run_for(25 * GM_S);
+    expect_work(p, 45 * GM_S);
+    for (unsigned i = 0; i < 2; i++)
+        machine.programs[sleepers[i]].frozen_until = machine.now;
+    run_for(GM_HOLD_PAUSE_MOST_NS + 5 * GM_S); /* they go on, and so does what leaves */
+    require(machine.daemon.engines[0]->table->apps[p->app].device <= 20 * GM_MIB,
+            "program %u is above its cap", p->number);
     close_all();
 }
 
 void sleepers_run(void)
 {
+    run_beside_stopped();
     run_with_cap();
     run_with_cold();
 }
