@@ -22,7 +22,7 @@
 #include "shim/tables/pages.h"
 
 #define GM_SHARE_AGAIN_NS (2 * GM_MS)    /* it takes 20 ms a gigabyte */
-#define GM_SHARE_PATIENCE_NS (10 * GM_S) /* the daemon fixes it where it is after four */
+#define GM_SHARE_PATIENCE_NS (10 * GM_S) /* asked after four, the daemon fixes it where it is */
 
 _Static_assert(sizeof(CUipcMemHandle) == sizeof(struct gm_share_name), "a name fills a handle");
 
@@ -42,16 +42,20 @@ static CUresult gm_share_now(const struct gm_alloc *alloc, struct gm_msg_shared 
     return result >= 0 ? (CUresult)result : CUDA_ERROR_NOT_SUPPORTED;
 }
 
+/* Ask until it has come. Only the time between the asks counts: each may wait long at the gate,
+ * for other programs. OUT_OF_MEMORY: it did not come, and the daemon did not fix it either. */
 static CUresult gm_share(const struct gm_alloc *alloc, struct gm_msg_shared *shared)
 {
     const struct timespec pause = {.tv_nsec = (long)GM_SHARE_AGAIN_NS};
-    const uint64_t until = gm_now() + GM_SHARE_PATIENCE_NS;
+    uint64_t waited = 0;
     CUresult result = gm_share_now(alloc, shared);
-    while (result == CUDA_ERROR_NOT_READY && gm_now() < until) {
+    while (result == CUDA_ERROR_NOT_READY && waited < GM_SHARE_PATIENCE_NS) {
+        const uint64_t from = gm_now();
         nanosleep(&pause, NULL);
+        waited += gm_now() - from;
         result = gm_share_now(alloc, shared);
     }
-    return result;
+    return result != CUDA_ERROR_NOT_READY ? result : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult gm_on_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
