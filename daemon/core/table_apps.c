@@ -219,6 +219,11 @@ bool gm_table_can_fix(const struct gm_table *table, uint32_t index)
     return !allocation->is_freed && !allocation->is_pending && allocation->missing == 0;
 }
 
+void gm_table_set_comes_until(struct gm_table *table, uint32_t index, uint64_t until)
+{
+    gm_allocation_at(table, index)->comes_until = until;
+}
+
 void gm_table_fix(struct gm_table *table, uint32_t index, uint32_t share)
 {
     assert(gm_table_can_fix(table, index) && share != 0);

@@ -49,6 +49,8 @@ uint32_t gm_table_find_allocation(const struct gm_table *table, uint32_t app, ui
 /* Fix all chunks of an allocation, and their frames, as part of what has the number `share`, which
  * is not 0. All of them are settled. */
 void gm_table_fix(struct gm_table *table, uint32_t allocation, uint32_t share);
+/* It is to come to the GPU first, until then (ns; engine time); 0: no more. */
+void gm_table_set_comes_until(struct gm_table *table, uint32_t allocation, uint64_t until);
 /* Whether it can be fixed: it is live and whole. */
 bool gm_table_can_fix(const struct gm_table *table, uint32_t allocation);
 /* It and its chunks leave lists and sums; nothing of it is a shadow any more. Each chunk's slot

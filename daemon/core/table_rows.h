@@ -75,7 +75,8 @@ struct gm_last_word {
 struct gm_allocation {
     uint64_t va;
     uint64_t bytes;
-    uint64_t cookie; /* of the pending ALLOC */
+    uint64_t cookie;      /* of the pending ALLOC */
+    uint64_t comes_until; /* to be shared, it comes to the GPU first, until then; 0: it is not */
     uint32_t app;
     uint32_t first;      /* chunk */
     uint32_t chunks;     /* alive */

@@ -531,6 +531,35 @@ static void test_on_host(void **state)
     assert_int_equal(shared[0].result, 0);
 }
 
+/* Who asks again late, as its program was paused, gets an answer at once. Each allocation has its
+ * own time: what was to come, and was freed, takes nothing from the next. */
+static void test_asks_late(void **state)
+{
+    (void)state;
+    const uint64_t freed = give_on_host(0, 4 * MIB), va = give_on_host(0, 4 * MIB);
+    const uint64_t other = give_on_host(0, 4 * MIB);
+    comes = true;
+    engine->now = 100 * GM_S;
+    share(0, freed);
+    assert_int_equal(shared[0].result, CUDA_ERROR_NOT_READY);
+    free_it(0, freed);
+    engine->now += 2 * GM_SHARE_COMES_NS;
+    share(0, va);
+    assert_int_equal(shared[0].result, CUDA_ERROR_NOT_READY);
+    engine->now += 100 * GM_SHARE_COMES_NS;
+    share(0, other);
+    assert_int_equal(shared[0].result, CUDA_ERROR_NOT_READY);
+    share(0, va);
+    assert_int_equal(shared[0].result, 0);
+    engine->now += GM_SHARE_COMES_NS - 1;
+    share(0, other);
+    assert_int_equal(shared[0].result, CUDA_ERROR_NOT_READY);
+    engine->now++;
+    share(0, other);
+    assert_int_equal(shared[0].result, 0);
+    comes = false;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -540,6 +569,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_deaths, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_batches, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_on_host, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_asks_late, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

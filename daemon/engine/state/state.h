@@ -206,8 +206,6 @@ struct gm_app {
         uint64_t user_pinned; /* ... and may need of pinned memory */
         uint64_t bend;        /* bytes that it may occupy for now beyond what it needs to run */
     } cap;
-    uint64_t share_until;      /* shares.c: what it shares comes to the GPU first, until then; 0: it
-                                  shares nothing now */
     struct gm_working working; /* places.c */
     struct {                   /* check.c */
         bool is_known;         /* to core/check */

@@ -92,21 +92,19 @@ static uint64_t bytes_on_gpu(const struct gm_table *table, uint32_t allocation)
     return bytes;
 }
 
-/* Whether the owner is to ask again, as its memory is to come to the GPU first. */
+/* Whether the owner is to ask again, as its memory is to come to the GPU first. Only the first ask
+ * sets the time. After it the answer is final, also where the owner asks long after. */
 static bool comes_first(struct gm_engine *engine, uint32_t id, uint32_t index, uint64_t on_host)
 {
-    uint64_t *until = &engine->apps[id].share_until;
-    const bool is_first = *until == 0 || engine->now >= *until + GM_SHARE_COMES_NS;
-    if (is_first)
-        *until = engine->now + GM_SHARE_COMES_NS;
-    if (is_first && on_host > 0) {
+    uint64_t until = engine->table->allocations[index].comes_until;
+    if (until == 0 && on_host > 0) {
+        until = engine->now + GM_SHARE_COMES_NS;
         gm_place_heat(engine->table, index);
         gm_engine_fit(engine, id);
     }
-    if (on_host > 0 && engine->now < *until && gm_engine_want_exchange(engine, id))
-        return true;
-    *until = 0;
-    return false;
+    const bool comes = on_host > 0 && engine->now < until && gm_engine_want_exchange(engine, id);
+    gm_table_set_comes_until(engine->table, index, comes ? until : 0);
+    return comes;
 }
 
 static struct gm_share *make_share(struct gm_engine *engine, uint32_t id, uint32_t index)
