@@ -17,9 +17,16 @@
 
 #define GM_EVENT_NAP_MIN 50000 /* ns between polls of an event; doubles up to late_ns */
 
+/* The newest window that gm_contexts_follow was asked about there. */
+struct gm_follow {
+    CUevent event; /* recorded for it; NULL: the GPU has passed it */
+    uint32_t window;
+};
+
 struct gm_context {
     CUcontext context;
-    uint64_t round; /* the drainer's walk that synchronized it */
+    uint64_t round; /* the drainer's newest walk that came there */
+    struct gm_follow follow;
 };
 
 static struct gm_lock gm_contexts_lock = GM_LOCK_INITIALIZER(GM_LOCK_CONTEXTS);
@@ -31,6 +38,7 @@ static size_t gm_context_leaving;  /* between remove and removed */
 static size_t gm_context_room;
 static uint64_t gm_context_round;
 static bool gm_primary_is_active[GM_DEVICES_MOST];
+static struct gm_follow gm_primary_follow[GM_DEVICES_MOST];
 static unsigned gm_primary_locks[GM_DEVICES_MOST];         /* releases and resets under way */
 static _Atomic bool gm_primary_has_ended[GM_DEVICES_MOST]; /* ever */
 static CUcontext gm_contexts_gone[GM_CONTEXTS_GONE];
@@ -46,7 +54,6 @@ struct gm_contexts_asker {
     uint64_t seen, late_ns, until;
     void (*visit)(CUcontext context, uint64_t argument);
     uint64_t argument;
-    bool is_only_event; /* do not synchronize */
 };
 /* Counts reasons to stop early. The drainer naps on this futex. */
 static _Atomic uint32_t gm_contexts_bell;
@@ -184,7 +191,11 @@ void gm_contexts_lock_primary(CUdevice device)
         gm_contexts_wake();
     while (gm_drained_device == device && error != ETIMEDOUT)
         error = gm_lock_wait_until(&gm_contexts_left, &gm_contexts_lock, &until);
+    const CUevent event = gm_primary_follow[device].event;
+    gm_primary_follow[device] = (struct gm_follow){0};
     gm_unlock(&gm_contexts_lock);
+    if (event != NULL)
+        gm_real.cuEventDestroy_v2(event);
 }
 
 void gm_contexts_unlock_primary(CUdevice device)
@@ -292,28 +303,37 @@ static CUresult gm_contexts_await(CUevent event, const struct gm_contexts_asker 
     }
 }
 
+/* Record `*event` behind all work of `context`, the current one. NULL: make it first. */
+static CUresult gm_contexts_record_current(CUcontext context, CUevent *event)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (gm_real.cuCtxRecordEvent == NULL || gm_real.cuEventCreate == NULL ||
+        gm_real.cuEventDestroy_v2 == NULL || gm_real.cuEventQuery == NULL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (*event == NULL)
+        result = gm_real.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!gm_gate_sync_begin())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    result = gm_real.cuCtxRecordEvent(context, *event);
+    gm_gate_sync_end();
+    return result;
+}
+
 /* Wait until the work of `context`, the current one, ends. */
 static CUresult gm_contexts_finish_current(CUcontext context, const struct gm_contexts_asker *asker)
 {
-    CUevent event;
+    CUevent event = NULL;
     if (!gm_contexts_may_wait(asker))
         return CUDA_ERROR_NOT_READY;
-    if (gm_real.cuCtxRecordEvent == NULL || gm_real.cuEventCreate == NULL ||
-        gm_real.cuEventDestroy_v2 == NULL || gm_real.cuEventQuery == NULL)
-        return asker->is_only_event ? CUDA_ERROR_NOT_SUPPORTED : gm_contexts_synchronize_current();
-    CUresult result = gm_real.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (gm_gate_sync_begin()) {
-        result = gm_real.cuCtxRecordEvent(context, event);
-        gm_gate_sync_end();
-    }
+    CUresult result = gm_contexts_record_current(context, &event);
     if (result == CUDA_SUCCESS)
         result = gm_contexts_await(event, asker);
-    else if (result == CUDA_ERROR_NOT_SUPPORTED && !asker->is_only_event)
+    else if (result == CUDA_ERROR_NOT_SUPPORTED)
         result = gm_contexts_synchronize_current();
-    gm_real.cuEventDestroy_v2(event);
+    if (event != NULL)
+        gm_real.cuEventDestroy_v2(event);
     return result;
 }
 
@@ -369,6 +389,11 @@ static CUresult gm_contexts_wait_for_primary(CUdevice device, const struct gm_co
 
     gm_contexts_at_primary(device);
     CUresult result = gm_real.cuDevicePrimaryCtxGetState(device, &flags, &is_active);
+    if (result == CUDA_SUCCESS && is_active == 0) {
+        gm_lock(&gm_contexts_lock);
+        gm_primary_follow[device] = (struct gm_follow){0}; /* its event is gone, too */
+        gm_unlock(&gm_contexts_lock);
+    }
     if (result != CUDA_SUCCESS || is_active == 0)
         goto leave;
     result = gm_real.cuDevicePrimaryCtxRetain(&context, device);
@@ -410,7 +435,8 @@ static CUresult gm_contexts_walk(const struct gm_contexts_asker *asker)
         CUresult one = gm_contexts_wait_for_primary(gm_device_at(i), asker);
         result = result == CUDA_SUCCESS ? one : result;
     }
-    gm_contexts_await_leaving(); /* last: one of the above may have left meanwhile */
+    if (asker == NULL || asker->visit == NULL)
+        gm_contexts_await_leaving(); /* last: one of the above may have left meanwhile */
     return result;
 }
 
@@ -427,16 +453,62 @@ CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen, uint64
     return gm_contexts_walk(&asker);
 }
 
-CUresult gm_contexts_follow(const _Atomic uint64_t *stamp, uint64_t seen, uint64_t late_ns,
-                            uint64_t until)
-{
-    const struct gm_contexts_asker asker = {
-        .stamp = stamp, .seen = seen, .late_ns = late_ns, .until = until, .is_only_event = true};
-    return gm_contexts_walk(&asker);
-}
-
 void gm_contexts_visit(void (*visit)(CUcontext context, uint64_t argument), uint64_t argument)
 {
     const struct gm_contexts_asker asker = {.visit = visit, .argument = argument};
     gm_contexts_walk(&asker);
+}
+
+static CUresult gm_follow_result; /* the drainer's: of the contexts so far */
+
+/* With the lock: of the context that the drainer is in. NULL: somebody destroys it. */
+static struct gm_follow *gm_follow_here(void)
+{
+    if (gm_drained_context == NULL)
+        return &gm_primary_follow[gm_drained_device];
+    const size_t i = gm_contexts_index(gm_drained_context);
+    return i < gm_context_count ? &gm_context_list[i].follow : NULL;
+}
+
+static void gm_follow_current(CUcontext context, uint64_t window)
+{
+    gm_lock(&gm_contexts_lock);
+    const struct gm_follow *before = gm_follow_here();
+    struct gm_follow follow = before != NULL ? *before : (struct gm_follow){0};
+    gm_unlock(&gm_contexts_lock);
+
+    CUresult result = CUDA_SUCCESS;
+    if (follow.window != window)
+        result = gm_contexts_record_current(context, &follow.event);
+    if (result == CUDA_SUCCESS) {
+        follow.window = (uint32_t)window;
+        result = follow.event != NULL ? gm_real.cuEventQuery(follow.event) : CUDA_SUCCESS;
+    }
+    if (gm_contexts_is_over(result))
+        result = CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS && follow.event != NULL) {
+        gm_real.cuEventDestroy_v2(follow.event);
+        follow.event = NULL;
+    }
+    if (result != CUDA_SUCCESS && gm_follow_result != CUDA_ERROR_NOT_SUPPORTED)
+        gm_follow_result = result == CUDA_ERROR_NOT_SUPPORTED ? result : CUDA_ERROR_NOT_READY;
+
+    gm_lock(&gm_contexts_lock);
+    struct gm_follow *now = gm_follow_here();
+    if (now != NULL)
+        *now = follow; /* else the event ends with its context */
+    gm_unlock(&gm_contexts_lock);
+}
+
+CUresult gm_contexts_follow(uint32_t window)
+{
+    const struct gm_contexts_asker asker = {.visit = gm_follow_current, .argument = window};
+    gm_follow_result = CUDA_SUCCESS;
+    bool is_whole = gm_contexts_walk(&asker) == CUDA_SUCCESS;
+    gm_lock(&gm_contexts_lock);
+    is_whole = is_whole && gm_context_leaving == 0;
+    for (size_t i = 0; i < gm_context_count; i++)
+        is_whole = is_whole && gm_context_list[i].round == gm_context_round;
+    gm_unlock(&gm_contexts_lock);
+    return gm_follow_result == CUDA_SUCCESS && !is_whole ? CUDA_ERROR_NOT_READY : gm_follow_result;
 }

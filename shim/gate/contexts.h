@@ -1,13 +1,15 @@
 /*
  * The CUDA contexts that a drain synchronizes: those made by cuCtxCreate*, and the active primary
  * contexts of all devices that the program sees, because a kernel on an unmanaged device can reach
- * a managed GPU's memory (cuCtxEnablePeerAccess). The drainer walks over them in two ways:
+ * a managed GPU's memory (cuCtxEnablePeerAccess). The drainer walks over them in three ways:
  *
  *   synchronize   for a CLOSE, when nobody is inside the gate: cuCtxSynchronize returns as soon as
  *                 the work ends. In a context without CU_CTX_SCHED_BLOCKING_SYNC it keeps a core
  *                 busy until then; the drain deadline bounds that.
  *   finish        for a QUERY, while the program runs: it records an event behind all work of the
  *                 context and polls it. That costs no core and can stop at any moment.
+ *   follow        for a window: the same, but it never waits. The events stay in their contexts from
+ *                 one look to the next, whatever the drainer does in between.
  *
  * Owns the list of contexts. Its lock is never held across a driver call. Instead the drainer marks
  * the context that it is in, and a thread that destroys that context waits until the drainer leaves
@@ -94,9 +96,12 @@ CUresult gm_contexts_synchronize(void);
 CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen, uint64_t late_ns,
                             uint64_t until);
 
-/* The same, but it never synchronizes: CUDA_ERROR_NOT_SUPPORTED, where gm_contexts_finish would. */
-CUresult gm_contexts_follow(const _Atomic uint64_t *stamp, uint64_t seen, uint64_t late_ns,
-                            uint64_t until);
+/*
+ * Drainer only: whether all work has ended that the contexts had when this was called with `window`
+ * first. CUDA_ERROR_NOT_READY: not yet, ask again. CUDA_ERROR_NOT_SUPPORTED: this driver cannot
+ * tell. The next window, another number, is asked about when this one needs no answer any more.
+ */
+CUresult gm_contexts_follow(uint32_t window);
 
 /* Drainer only: call `visit` with each context current. A thread that destroys one waits for it. */
 void gm_contexts_visit(void (*visit)(CUcontext context, uint64_t argument), uint64_t argument);

@@ -23,9 +23,8 @@
 #define GM_DRAIN_NAP_MAX 1000000u /* ... what an answer may be late */
 /* Polling so often takes a twentieth of a core, as long as the grace. */
 #define GM_DRAIN_LATE_NS (100 * GM_US)
-#define GM_QUIET_LATE_NS (20 * GM_MS)   /* what the answer to a QUERY may be late */
-#define GM_LASTING_LATE_NS (50 * GM_MS) /* the same for the end of a window's work */
-#define GM_DRAIN_PARK_NS (1 * GM_MS)    /* from one attempt to park to the next */
+#define GM_QUIET_LATE_NS (20 * GM_MS) /* what the answer to a QUERY may be late */
+#define GM_DRAIN_PARK_NS (1 * GM_MS)  /* from one attempt to park to the next */
 
 struct gm_drain_question {
     uint64_t epoch;
@@ -46,7 +45,6 @@ static bool gm_drain_has_query;
 static pthread_cond_t gm_drain_synced = PTHREAD_COND_INITIALIZER;
 static uint64_t gm_drain_sync_asked, gm_drain_sync_done; /* requests of gm_drain_synchronize */
 static CUresult gm_drain_sync_result;
-static bool gm_drain_is_following;              /* the drainer waits for a window's work */
 static bool gm_drain_is_to_watch;               /* gm_drain_watch was called */
 static uint64_t gm_drain_watch_at = UINT64_MAX; /* the drainer's: when it is time for `watch` */
 static _Atomic uint64_t gm_drain_stamp;         /* changes with the above and stops a query */
@@ -243,24 +241,14 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
     gm_drain_calls->quiet(&quiet);
 }
 
-/* Wait for the work of a window, if it is time. When it is time for anything else, try again later.
- */
-static void gm_drain_look_at_window(uint64_t stamp)
+/* Look at the work of a window, if it is time. A program whose channels are off may keep the driver
+ * waiting. */
+static void gm_drain_look_at_window(void)
 {
     uint32_t window;
-    if (!gm_lasting_look(gm_now(), &window) || gm_gate_captures() > 0)
+    if (!gm_lasting_look(gm_now(), &window) || gm_gate_captures() > 0 || gm_park_is_stopped())
         return;
-    gm_lock(&gm_drain_lock);
-    gm_drain_is_following = !gm_drain_is_due();
-    const bool is_on = gm_drain_is_following;
-    gm_unlock(&gm_drain_lock);
-    if (!is_on)
-        return;
-    const CUresult result =
-        gm_contexts_follow(&gm_drain_stamp, stamp, GM_LASTING_LATE_NS, gm_drain_watch_at);
-    gm_lock(&gm_drain_lock);
-    gm_drain_is_following = false;
-    gm_unlock(&gm_drain_lock);
+    const CUresult result = gm_contexts_follow(window);
     if (result == CUDA_SUCCESS)
         gm_lasting_ended(window);
     else if (result == CUDA_ERROR_NOT_SUPPORTED)
@@ -303,12 +291,11 @@ static void *gm_drain_main(void *unused)
             continue;
         }
         if (!is_close) {
-            /* Before a query: the work that it waits for may never end. */
+            /* Both before a query: the work that it waits for may never end. */
             const bool has_looked = gm_drain_look();
+            gm_drain_look_at_window();
             if (!has_looked && is_query)
                 gm_drain_ask(query, stamp);
-            else if (!has_looked)
-                gm_drain_look_at_window(stamp);
             continue;
         }
         gm_drain_once(&question);
@@ -379,7 +366,7 @@ void gm_drain_follow(uint32_t window)
 void gm_drain_watch(void)
 {
     gm_lock(&gm_drain_lock);
-    const bool is_asked = gm_drain_has_query || gm_drain_is_open || gm_drain_is_following;
+    const bool is_asked = gm_drain_has_query || gm_drain_is_open;
     gm_drain_is_to_watch = true;
     if (is_asked) /* it waits for work; to a query the answer is no */
         gm_drain_changed();

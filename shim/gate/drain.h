@@ -8,8 +8,8 @@
  * if it can (park.h), and the answer is PARKED; when the deadline passes, the answer is BUSY. The
  * drainer goes on then, but sends nothing. The next CLOSE waits for it.
  *
- * While the program marks what it touches, the drainer also waits for the work of each window, to
- * tell the daemon what has ended (lasting.h). That stops for everything else, and begins again.
+ * While the program marks what it touches, the drainer also looks ten times a second whether the
+ * work of a window has ended, to tell the daemon (lasting.h). That never waits.
  *
  * A CLOSE or a newer QUERY stops a QUERY at once. With a driver that cannot record an event for a
  * context (contexts.h) the drainer first returns from the synchronizing call that it is in. The

@@ -9,7 +9,7 @@
 #define GM_LASTING_LOOK_NS (100 * GM_MS) /* a fifth of a window */
 
 static _Atomic uint64_t gm_lasting_at = UINT64_MAX; /* when to look */
-static uint32_t gm_lasting_window;                  /* the drainer's: that it saw last */
+static uint32_t gm_lasting_followed;                /* the drainer's: a window; 0: none */
 
 uint32_t gm_lasting_now(void)
 {
@@ -33,15 +33,22 @@ bool gm_lasting_look(uint64_t now, uint32_t *window)
     uint64_t at = gm_lasting_due();
     if (at > now || !atomic_compare_exchange_strong(&gm_lasting_at, &at, now + GM_LASTING_LOOK_NS))
         return false; /* not yet, or it was just turned off or on */
-    *window = gm_lasting_now();
-    if (*window != gm_lasting_window)
+    if (at == 0)
+        gm_lasting_followed = 0; /* it was on before */
+    if (gm_lasting_followed == 0) {
+        const uint32_t now_in = gm_lasting_now();
+        if (now_in == 0 || now_in == atomic_load(&gm_gate_stat()->lasts_from))
+            return false;
         gm_gate_note_inside();
-    gm_lasting_window = *window;
-    return *window != atomic_load(&gm_gate_stat()->lasts_from) && gm_gate_have_left();
+        gm_lasting_followed = now_in;
+    }
+    *window = gm_lasting_followed;
+    return gm_gate_have_left();
 }
 
 void gm_lasting_ended(uint32_t window)
 {
+    gm_lasting_followed = 0;
     if (gm_lasting_due() == UINT64_MAX)
         return;
     atomic_store(&gm_gate_stat()->lasts_from, window);

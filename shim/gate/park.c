@@ -135,6 +135,11 @@ bool gm_park_is_on(void)
     return (atomic_load(&gm_park_for) & GM_PARK_FOR_CLOSE) != 0;
 }
 
+bool gm_park_is_stopped(void)
+{
+    return atomic_load(&gm_park_for) != 0;
+}
+
 enum gm_park_outcome gm_park_hold(enum gm_park_outcome (*disable)(void))
 {
     return gm_park_stop(GM_PARK_FOR_HOLD, disable);

@@ -18,7 +18,7 @@
  *
  * Owns what it saw of the threads inside, and for what the program is stopped. The link thread
  * alone parks, unmaps, maps and resumes, so nobody resumes a program whose memory is away. Calls
- * the gate. Callers: drain.c and hold.c; any thread asks gm_park_is_on.
+ * the gate. Callers: drain.c and hold.c; any thread asks gm_park_is_on and gm_park_is_stopped.
  */
 #ifndef GM_SHIM_PARK_H
 #define GM_SHIM_PARK_H
@@ -47,6 +47,9 @@ void gm_park_end(void (*enable)(void));
 
 /* Whether it is parked, for a CLOSE. */
 bool gm_park_is_on(void);
+
+/* Whether its channels are off, for a CLOSE or a hold. */
+bool gm_park_is_stopped(void);
 
 /* Link thread: hold it, whoever is inside. And: it is not held any more; enable again, unless it is
  * parked. */

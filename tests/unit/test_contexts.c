@@ -131,15 +131,16 @@ int gm_gpu_of(CUdevice device)
     return device;
 }
 
+static uint32_t n_devices;
+
 uint32_t gm_device_count(void)
 {
-    return 0;
+    return n_devices;
 }
 
 CUdevice gm_device_at(uint32_t i)
 {
-    (void)i;
-    return -1;
+    return (CUdevice)i;
 }
 
 /* ---- the driver ---- */
@@ -263,11 +264,135 @@ static void without_events_nothing_is_followed(void **state)
     (void)state;
     assert_int_equal(gm_on_cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
     synchronized = 0;
-    assert_int_equal(gm_contexts_follow(&stamp, 0, GM_MS, UINT64_MAX), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(gm_contexts_follow(1), CUDA_ERROR_NOT_SUPPORTED);
     assert_int_equal(synchronized, 0);
     assert_int_equal(gm_contexts_finish(&stamp, 0, GM_MS, UINT64_MAX), CUDA_SUCCESS);
     assert_int_equal(synchronized, 1);
     assert_int_equal(gm_on_cuCtxDestroy_v2(context), CUDA_SUCCESS);
+}
+
+/* ---- following windows ---- */
+
+static unsigned n_events, n_records; /* that there are; and how often one was recorded */
+static uintptr_t passed;             /* the GPU has passed all that were recorded up to this */
+static uintptr_t recorded[MOST];
+
+static CUresult event_create(CUevent *event, unsigned int flags)
+{
+    static uintptr_t made_events;
+    (void)flags;
+    n_events++;
+    *event = (CUevent)(void *)(++made_events);
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_destroy(CUevent event)
+{
+    (void)event;
+    n_events--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_record(CUcontext context, CUevent event)
+{
+    assert_ptr_equal(context, current);
+    recorded[(uintptr_t)event] = ++n_records;
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_query(CUevent event)
+{
+    return recorded[(uintptr_t)event] <= passed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult primary_state(CUdevice device, unsigned int *flags, int *is_active)
+{
+    (void)device, (void)flags;
+    *is_active = 1;
+    return CUDA_SUCCESS;
+}
+
+static CUresult primary_retain(CUcontext *context, CUdevice device)
+{
+    (void)device;
+    *context = (CUcontext)(uintptr_t)8;
+    return CUDA_SUCCESS;
+}
+
+static CUresult primary_release(CUdevice device)
+{
+    (void)device;
+    return CUDA_SUCCESS;
+}
+
+static bool not_yet(void)
+{
+    return gm_contexts_follow(7) == CUDA_ERROR_NOT_READY;
+}
+
+/* Every look asks all contexts, and waits for none. An event stays until the GPU has passed it,
+ * whatever comes between; only one whose context may be gone is recorded anew. */
+static void windows_are_followed(void **state)
+{
+    CUcontext context[2], late;
+    const _Atomic uint64_t stamp = 0;
+    (void)state;
+    gm_real.cuEventCreate = event_create;
+    gm_real.cuEventDestroy_v2 = event_destroy;
+    gm_real.cuCtxRecordEvent = event_record;
+    gm_real.cuEventQuery = event_query;
+    gm_real.cuDevicePrimaryCtxGetState = primary_state;
+    gm_real.cuDevicePrimaryCtxRetain = primary_retain;
+    gm_real.cuDevicePrimaryCtxRelease = primary_release;
+    gm_real.cuDevicePrimaryCtxRelease_v2 = primary_release;
+    n_devices = 1;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(gm_on_cuCtxCreate_v2(&context[i], 0, 0), CUDA_SUCCESS);
+    assert_true(not_yet());
+    assert_int_equal(n_records, 3); /* that of the first does not keep it from the others */
+    assert_true(not_yet());
+    assert_int_equal(n_records, 3);
+    assert_int_equal(n_events, 3);
+
+    passed = 2; /* both contexts, and not the primary one */
+    assert_int_equal(drained(), 3);
+    assert_true(not_yet());
+    assert_int_equal(n_records, 3);
+    assert_int_equal(n_events, 1);
+    passed = 3;
+    assert_int_equal(gm_contexts_follow(7), CUDA_SUCCESS);
+    assert_int_equal(n_events, 0);
+    assert_int_equal(gm_contexts_follow(7), CUDA_SUCCESS);
+    assert_int_equal(n_records, 3);
+
+    /* a newer window before this one is over, as after a drain: all anew, with the same events */
+    assert_int_equal(gm_contexts_follow(8), CUDA_ERROR_NOT_READY);
+    passed = n_records;
+    assert_int_equal(gm_contexts_follow(9), CUDA_ERROR_NOT_READY);
+    assert_int_equal(n_records, 9);
+    assert_int_equal(n_events, 3);
+
+    /* the event of a context goes with it, that of a primary one before it */
+    assert_int_equal(gm_on_cuCtxDestroy_v2(context[0]), CUDA_SUCCESS);
+    assert_int_equal(gm_on_cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    assert_int_equal(n_events, 2);
+    assert_int_equal(gm_on_cuCtxCreate_v2(&late, 0, 0), CUDA_SUCCESS);
+    passed = n_records;
+    assert_int_equal(gm_contexts_follow(9), CUDA_ERROR_NOT_READY);
+    assert_int_equal(n_records, 11); /* of the late one and the primary one */
+    passed = n_records;
+    assert_int_equal(gm_contexts_follow(9), CUDA_SUCCESS);
+    assert_int_equal(gm_contexts_finish(&stamp, 0, GM_MS, 0), CUDA_ERROR_NOT_READY);
+
+    /* while the driver destroys a context, its work goes on */
+    assert_true(gm_contexts_remove(late));
+    assert_int_equal(gm_contexts_follow(9), CUDA_ERROR_NOT_READY);
+    gm_contexts_removed();
+    gm_contexts_release();
+    assert_int_equal(gm_contexts_follow(9), CUDA_SUCCESS);
+    assert_int_equal(gm_on_cuCtxDestroy_v2(context[1]), CUDA_SUCCESS);
+    gm_real.cuCtxRecordEvent = NULL;
+    n_devices = 0;
 }
 
 /* What was reserved for a context that did not come to be is free again. */
@@ -364,6 +489,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         case_of(without_host_memory_none_is_made),
         case_of(without_events_nothing_is_followed),
+        case_of(windows_are_followed),
         case_of(nothing_stays_reserved),
         case_of(places_are_not_given_twice),
         case_of(a_drain_waits_for_what_is_being_destroyed),

@@ -1,6 +1,6 @@
 /*
  * shim/gate/drain: `watch` is called in time, however long the work takes that a QUERY or a CLOSE
- * waits for, or that was marked in a window (lasting.h), of which the daemon is told when it ends.
+ * waits for. When work has ended that was marked in a window (lasting.h), the daemon is told.
  * The test is the gate and the contexts around it; the work ends when the test says so.
  */
 #include <semaphore.h>
@@ -61,16 +61,20 @@ CUresult gm_contexts_synchronize(void)
     return CUDA_SUCCESS;
 }
 
-static _Atomic uint64_t follows; /* calls of gm_contexts_follow */
-static _Atomic uint32_t cannot;  /* the driver cannot record an event for a context */
-static _Atomic uint32_t stays;   /* a thread is in the call that it was in */
+static _Atomic uint64_t follows;   /* calls of gm_contexts_follow */
+static _Atomic uint32_t followed;  /* the newest one's window */
+static _Atomic uint32_t is_passed; /* the work of that has ended */
+static _Atomic uint32_t cannot;    /* the driver cannot record an event for a context */
+static _Atomic uint32_t stays;     /* a thread is in the call that it was in */
+static _Atomic uint32_t is_stopped;
 
-CUresult gm_contexts_follow(const _Atomic uint64_t *stamp, uint64_t seen, uint64_t late_ns,
-                            uint64_t until)
+CUresult gm_contexts_follow(uint32_t window)
 {
+    atomic_store(&followed, window);
     atomic_fetch_add(&follows, 1);
-    return atomic_load(&cannot) ? CUDA_ERROR_NOT_SUPPORTED
-                                : gm_contexts_finish(stamp, seen, late_ns, until);
+    return atomic_load(&cannot)      ? CUDA_ERROR_NOT_SUPPORTED
+           : atomic_load(&is_passed) ? CUDA_SUCCESS
+                                     : CUDA_ERROR_NOT_READY;
 }
 
 static struct gm_ctl ctl;
@@ -142,6 +146,11 @@ void gm_park_end(void (*enable)(void))
 bool gm_park_is_on(void)
 {
     return false;
+}
+
+bool gm_park_is_stopped(void)
+{
+    return atomic_load(&is_stopped);
 }
 
 static void drained(const struct gm_msg_drained *message)
@@ -341,7 +350,7 @@ static void await_follows(void)
 }
 
 /* What was marked before a window lasts until the work of then has ended; all else is served
- * meanwhile. */
+ * meanwhile, and newer windows do not put it off. */
 static void test_lasts(void **state)
 {
     const struct timespec nap = {.tv_nsec = 250 * GM_MS};
@@ -354,49 +363,66 @@ static void test_lasts(void **state)
 
     atomic_store(&ctl.window, 7);
     await_follows();
-    assert_int_equal(atomic_load(&noted), 2); /* once a window */
+    assert_int_equal(atomic_load(&noted), 1); /* once a window */
     assert_int_equal(atomic_load(&stat_area.lasts_from), 5);
     gm_drain_watch();
-    await_watch("while it waits for a window's work");
+    await_watch("while work of a window goes on");
     sem_post(&go_on);
+    atomic_store(&ctl.window, 8);
     await_follows();
     gm_drain_query(9);
     end_work(9);
-    atomic_store(&has_ended, 1);
+    await_follows();
+    assert_int_equal(atomic_load(&followed), 7);
+    assert_int_equal(atomic_load(&noted), 1);
+    atomic_store(&is_stopped, 1); /* the driver may wait for the program's channels */
+    nanosleep(&nap, NULL);
+    const uint64_t stopped = atomic_load(&follows);
+    atomic_store(&is_passed, 1);
+    nanosleep(&nap, NULL);
+    assert_int_equal(atomic_load(&follows), stopped);
+    assert_int_equal(atomic_load(&stat_area.lasts_from), 5);
+    atomic_store(&is_stopped, 0);
     await_lasts(7);
-    atomic_store(&has_ended, 0);
+    await_lasts(8);
+    assert_int_equal(atomic_load(&noted), 2);
 
     atomic_store(&stays, 1); /* a thread waits in the driver to submit what it has marked */
-    atomic_store(&has_ended, 1);
-    atomic_store(&ctl.window, 8);
+    atomic_store(&ctl.window, 9);
     nanosleep(&nap, NULL);
-    assert_int_equal(atomic_load(&stat_area.lasts_from), 7);
+    atomic_store(&ctl.window, 10);
+    nanosleep(&nap, NULL);
+    assert_int_equal(atomic_load(&stat_area.lasts_from), 8);
+    assert_int_equal(atomic_load(&noted), 3);
+    atomic_store(&is_passed, 0);
     atomic_store(&stays, 0);
-    await_lasts(8);
-    atomic_store(&has_ended, 0);
+    await_follows();
+    assert_int_equal(atomic_load(&followed), 9);
 
-    atomic_store(&ctl.window, 9); /* who is quiet has ended all */
-    close_gate(10);
+    close_gate(10); /* who is quiet has ended all */
     end_work(10);
-    assert_int_equal(atomic_load(&stat_area.lasts_from), 9);
+    assert_int_equal(atomic_load(&stat_area.lasts_from), 10);
+    atomic_store(&ctl.window, 11);
+    await_follows();
+    await_follows();
+    assert_int_equal(atomic_load(&followed), 11); /* and what was followed is over */
 
     atomic_store(&cannot, 1);
-    atomic_store(&ctl.window, 10);
     await_lasts(0);
     close_gate(11);
     end_work(11);
     assert_int_equal(atomic_load(&stat_area.lasts_from), 0); /* nor then: that is not known next */
     const uint64_t before = atomic_load(&follows);
-    atomic_store(&ctl.window, 11);
+    atomic_store(&ctl.window, 12);
     nanosleep(&nap, NULL);
     assert_int_equal(atomic_load(&follows), before);
     atomic_store(&cannot, 0);
-    gm_drain_follow(11); /* once more, and no more */
-    atomic_store(&has_ended, 1);
-    atomic_store(&ctl.window, 12);
-    await_lasts(12);
-    gm_drain_follow(0);
+    gm_drain_follow(12); /* once more, and no more */
+    atomic_store(&is_passed, 1);
     atomic_store(&ctl.window, 13);
+    await_lasts(13);
+    gm_drain_follow(0);
+    atomic_store(&ctl.window, 14);
     nanosleep(&nap, NULL);
     assert_int_equal(atomic_load(&stat_area.lasts_from), 0);
 }
