@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/text.h"
@@ -375,7 +376,7 @@ void gm_appname_own(char *buffer, size_t size, char name[GM_APPNAME_SIZE])
         length = (size_t)snprintf(buffer, size, "%s", program_invocation_short_name);
     gm_appname(buffer, length < size ? length : size, exe, name);
     int pid = getppid();
-    for (int i = 0; i < GM_GENERATIONS && is_spawned && pid > 1; i++, pid = gm_parent_of(pid)) {
+    for (int i = 0; i < GM_GENERATIONS && is_spawned && pid > 0; i++, pid = gm_parent_of(pid)) {
         length = gm_process_read(pid, buffer, size, exe);
         is_spawned = gm_is_spawned(buffer, length);
         if (!is_spawned && gm_is_python((struct gm_word){exe, strlen(exe)}))
@@ -383,16 +384,19 @@ void gm_appname_own(char *buffer, size_t size, char name[GM_APPNAME_SIZE])
     }
 }
 
-int gm_appname_family(char *buffer, size_t size, const char *name)
+uint64_t gm_appname_family(char *buffer, size_t size, const char *name)
 {
     char exe[PATH_MAX], its[GM_APPNAME_SIZE];
-    int family = getpid();
+    struct stat space = {0};
+    uint32_t family = (uint32_t)getpid();
     int pid = getppid();
-    for (int i = 0; i < GM_GENERATIONS && pid > 1; i++, pid = gm_parent_of(pid)) {
+    for (int i = 0; i < GM_GENERATIONS && pid > 0; i++, pid = gm_parent_of(pid)) {
         const size_t length = gm_process_read(pid, buffer, size, exe);
         gm_appname(buffer, length, exe, its);
         if (length > 0 && strcmp(its, name) == 0)
-            family = pid;
+            family = (uint32_t)pid;
     }
-    return family;
+    if (stat("/proc/self/ns/pid", &space) != 0)
+        space.st_ino = 0;
+    return (uint64_t)space.st_ino << 32 | family;
 }

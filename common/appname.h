@@ -6,6 +6,7 @@
 #define GM_COMMON_APPNAME_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define GM_APPNAME_SIZE 64u /* bytes of a name with its NUL, as in HELLO */
 
@@ -20,8 +21,9 @@ void gm_appname(const char *line, size_t length, const char *exe, char name[GM_A
  * did. `buffer` is scratch space; a longer command line is cut. Does not allocate. */
 void gm_appname_own(char *buffer, size_t size, char name[GM_APPNAME_SIZE]);
 
-/* The farthest of the processes that this one descends from, through whatever others, that has the
- * name of this one; itself if there is none. */
-int gm_appname_family(char *buffer, size_t size, const char *name);
+/* A number for the processes of this program: those that descend, through whatever others, from the
+ * same one of its name. It is that one's, with the name space of pids in which that is its number:
+ * each container has a 1. Reads the memory of the ancestors, which may make it wait. */
+uint64_t gm_appname_family(char *buffer, size_t size, const char *name);
 
 #endif

@@ -76,10 +76,11 @@ enum gm_place_flag {
  * of a connection that has no other. Answered by PLACED. Entries: the first tokens of its list. */
 struct gm_msg_place {
     uint32_t flags; /* enum gm_place_flag */
-    int32_t family; /* the process that its program began with: common/appname.h */
-    uint64_t nodes; /* the /dev/nvidiaN that it may open, a bit each */
-    uint64_t need;  /* GPUMUX_NEED: bytes on the GPU; 0: not said */
-    char name[64];  /* as in HELLO */
+    uint32_t reserved;
+    uint64_t family; /* of processes of one program: common/appname.h; 0: its own */
+    uint64_t nodes;  /* the /dev/nvidiaN that it may open, a bit each */
+    uint64_t need;   /* GPUMUX_NEED: bytes on the GPU; 0: not said */
+    char name[64];   /* as in HELLO */
 };
 
 /* The program has a context on this GPU, or is about to use it otherwise: from now on its gate
@@ -410,7 +411,7 @@ struct gm_no_entry {
 _Static_assert(offsetof(struct gm_wire_header, version) == 4, "the version never moves");
 _Static_assert(sizeof(struct gm_wire_header) == 16, "gm_wire_header");
 _Static_assert(sizeof(struct gm_msg_hello) == 152, "gm_msg_hello");
-_Static_assert(sizeof(struct gm_msg_place) == 88, "gm_msg_place");
+_Static_assert(sizeof(struct gm_msg_place) == 96, "gm_msg_place");
 _Static_assert(sizeof(struct gm_token_entry) == 48, "gm_token_entry");
 _Static_assert(sizeof(struct gm_msg_placed) == 192, "gm_msg_placed");
 _Static_assert(sizeof(struct gm_place_entry) == 24, "gm_place_entry");

@@ -26,7 +26,7 @@ struct gm_snapshot_app;
 
 struct gm_binding {
     pid_t pid;
-    pid_t family; /* the process that its program began with; its own if there is no other */
+    uint64_t family; /* processes of one program have the same */
     uid_t uid;
     uint32_t gpu; /* an index of the machine's; GM_BIND_NONE: none that is shared */
     uint64_t at;
@@ -54,7 +54,8 @@ int gm_binds_open(struct gm_binds *binds, struct gm_engine *const *engines, uint
 void gm_binds_close(struct gm_binds *binds);
 
 struct gm_place_request {
-    pid_t pid, family;
+    pid_t pid;
+    uint64_t family;
     uid_t uid;
     enum gm_why kept; /* NONE: its GPUs may be put into another order */
     uint32_t n;       /* devices that it sees, by their numbers on the machine, in its order */

@@ -116,7 +116,7 @@ bool gm_placing_read(struct gm_control *control, const struct gm_view *view,
     if (request->kept == GM_WHY_NONE)
         request->kept = machine->n < 2 ? GM_WHY_BIND_ONLY : unread;
     /* As it says: whoever lies about that has the order of another program of its user. */
-    request->family = who->body->family > 0 ? who->body->family : who->pid;
+    request->family = who->body->family != 0 ? who->body->family : (uint64_t)who->pid;
     return may_wait(control, who, &start, request);
 }
 

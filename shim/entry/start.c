@@ -352,28 +352,24 @@ enum gm_boot_state gm_start(void)
 
 /* ---- before the driver starts ---- */
 
-static _Atomic bool gm_start_is_placed;
-
+/* The driver reads the list of GPUs as it starts. If it does not start with the one that was made
+ * here, it may with the program's own. */
 static void gm_start_place(void)
 {
     gm_start_open_log();
-    gm_start_is_placed = gm_place();
+    if (!gm_place())
+        return;
+    if (gm_real.cuInit(0) != CUDA_SUCCESS)
+        gm_log(GM_LOG_WARN,
+               "the driver does not start with its GPUs in another order: as they were");
+    gm_place_undo();
 }
 
-/* In any state. If the driver does not start with the list of GPUs that was made here, it may with
- * the program's own. */
+/* In any state. A driver that has started says so again. */
 CUresult gm_on_cuInit(unsigned int flags)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (gm_start_is_off())
-        return gm_real.cuInit(flags);
-    pthread_once(&once, gm_start_place);
-    const CUresult result = gm_real.cuInit(flags);
-    if (!gm_start_is_placed ||
-        (result != CUDA_ERROR_NO_DEVICE && result != CUDA_ERROR_INVALID_DEVICE))
-        return result;
-    gm_start_is_placed = false;
-    gm_place_undo();
-    gm_log(GM_LOG_WARN, "the driver does not start with its GPUs in another order: as they were");
+    if (!gm_start_is_off() && flags == 0) /* there are no others */
+        pthread_once(&once, gm_start_place);
     return gm_real.cuInit(flags);
 }

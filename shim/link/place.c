@@ -24,75 +24,39 @@
 #define GM_PLACE_LONGEST (86400 * GM_S) /* --patience is no longer */
 
 #define GM_PLACE_LIST "CUDA_VISIBLE_DEVICES"
-#define GM_PLACE_MADE "GPUMUX_PLACED"
-#define GM_PLACE_FROM "GPUMUX_PLACED_FROM"
 
 extern char **environ;
 
-static const char *gm_place_own;   /* the user's list; NULL: there is none. Written once */
-static bool gm_place_is_inherited; /* the list is one that a parent made */
+static char *gm_place_own; /* the user's list, a copy; NULL: there is none. Written once */
 
 /* ---- the environment ---- */
 
-static bool gm_place_is_ours(const char *variable)
+/* The list is `list`; NULL: none is set. False: out of memory. */
+static bool gm_place_export(const char *list)
 {
-    static const char *const names[] = {GM_PLACE_LIST "=", GM_PLACE_MADE "=", GM_PLACE_FROM "="};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strncmp(variable, names[i], strlen(names[i])) == 0)
-            return true;
-    return false;
-}
-
-/* "name=value" that is never freed; NULL: out of memory, or there is no value. */
-static char *gm_place_variable(const char *name, const char *value)
-{
-    char *text = NULL;
-    if (value == NULL || asprintf(&text, "%s=%s", name, value) < 0)
-        return NULL;
-    return text;
-}
-
-/* The list is `list` (NULL: none is set), made from `from` if `is_made`. False: out of memory. */
-static bool gm_place_export(const char *list, bool is_made, const char *from)
-{
+    static const char name[] = GM_PLACE_LIST "=";
+    char **from = environ, *variable = NULL;
     size_t n = 0, at = 0;
-    while (environ != NULL && environ[n] != NULL)
+    while (from != NULL && from[n] != NULL)
         n++;
-    char **made = malloc((n + 4) * sizeof(*made));
-    char *variables[] = {gm_place_variable(GM_PLACE_LIST, list),
-                         gm_place_variable(GM_PLACE_MADE, is_made ? list : NULL),
-                         gm_place_variable(GM_PLACE_FROM, is_made ? from : NULL)};
-    const bool is_short = made == NULL || (list != NULL && variables[0] == NULL) ||
-                          (is_made && variables[1] == NULL) ||
-                          (is_made && from != NULL && variables[2] == NULL);
-    if (is_short) {
+    char **made = malloc((n + 2) * sizeof(*made));
+    if (made == NULL || (list != NULL && asprintf(&variable, "%s%s", name, list) < 0)) {
         free(made);
-        for (size_t i = 0; i < 3; i++)
-            free(variables[i]);
         return false;
     }
-    for (size_t i = 0; i < n; i++)
-        if (!gm_place_is_ours(environ[i]))
-            made[at++] = environ[i];
-    for (size_t i = 0; i < 3; i++)
-        if (variables[i] != NULL)
-            made[at++] = variables[i];
+    for (size_t i = 0; i < n && from[i] != NULL; i++) /* others may take some out meanwhile */
+        if (strncmp(from[i], name, sizeof(name) - 1) != 0)
+            made[at++] = from[i];
+    if (variable != NULL)
+        made[at++] = variable;
     made[at] = NULL;
     __atomic_store_n(&environ, made, __ATOMIC_RELEASE);
     return true;
 }
 
-/* Find the user's own list: if a parent made the one that is set, the one that it made it from. */
-static void gm_place_find_own(void)
-{
-    const char *list = getenv(GM_PLACE_LIST), *made = getenv(GM_PLACE_MADE);
-    gm_place_is_inherited = list != NULL && made != NULL && strcmp(list, made) == 0;
-    gm_place_own = gm_place_is_inherited ? getenv(GM_PLACE_FROM) : list;
-}
-
 void gm_place_undo(void)
 {
-    gm_place_export(gm_place_own, false, NULL);
+    gm_place_export(gm_place_own);
 }
 
 /* ---- the question ---- */
@@ -173,7 +137,8 @@ static uint32_t gm_place_ask(int fd, const struct gm_tokens *tokens,
     for (uint32_t i = 0; i < tokens->n; i++)
         memcpy(sent[i].text, tokens->token[i].at, tokens->token[i].length);
     gm_appname_own((char *)buffer, sizeof(buffer), place.name);
-    place.family = gm_appname_family((char *)buffer, sizeof(buffer), place.name);
+    if ((place.flags & GM_PLACE_SAYS_OFF) == 0)
+        place.family = gm_appname_family((char *)buffer, sizeof(buffer), place.name);
     if (gm_sock_send_message(fd, GM_MSG_PLACE, &place, sent, tokens->n, NULL, 0) != 0)
         return 0;
     for (uint64_t wait_ns = 0;;) {
@@ -253,8 +218,11 @@ bool gm_place(void)
     struct gm_tokens tokens = {.n = 0};
     uint32_t n = 0;
 
-    gm_place_find_own();
-    if (gm_place_own != NULL)
+    const char *set = getenv(GM_PLACE_LIST);
+    gm_place_own = set != NULL ? strdup(set) : NULL;
+    if (set != NULL && gm_place_own == NULL)
+        return false;
+    if (set != NULL)
         gm_tokens_cut(&tokens, gm_place_own);
     const int fd = gm_sock_connect_any(NULL, 0);
     if (fd >= 0) {
@@ -263,9 +231,7 @@ bool gm_place(void)
         close(fd);
     }
     char *list = n > 0 ? gm_place_list(&tokens, entries, n) : NULL;
-    const bool is_made = list != NULL && gm_place_export(list, true, gm_place_own);
-    if (!is_made && gm_place_is_inherited)
-        gm_place_undo();
+    const bool is_made = list != NULL && gm_place_export(list);
     free(list);
     return is_made;
 }

@@ -130,11 +130,18 @@ static int tear_down(void **state)
 static struct gm_place_request request_of(int i, uint64_t need)
 {
     return (struct gm_place_request){.pid = pid[i],
-                                     .family = pid[i],
+                                     .family = (uint64_t)pid[i],
                                      .uid = 7,
                                      .n = DEVICES,
                                      .device = {0, 1, 2},
                                      .program = {.need = need, .time = GM_BIND_WHOLE}};
+}
+
+/* ... as that process, which is alone in its family. */
+static void be(struct gm_place_request *request, pid_t as)
+{
+    request->pid = as;
+    request->family = (uint64_t)as;
 }
 
 /* The numbers of its devices in their new order: 201 for 2, 0, 1. */
@@ -264,7 +271,7 @@ static void families(void **state)
 {
     struct gm_place_request request = request_of(0, G);
     (void)state;
-    request.family = pid[5];
+    request.family = (uint64_t)pid[5];
     assert_int_equal(place(&request, GM_WHY_BIND_ROOM), 201);
     request.pid = pid[1];
     assert_int_equal(place(&request, GM_WHY_BIND_FAMILY), 201);
@@ -290,15 +297,15 @@ static void liars(void **state)
     lie.device[0] = 2;
     lie.kept = GM_WHY_BIND_OFF;
     for (int i = 0; i < 3; i++) {
-        lie.pid = lie.family = pid[i];
+        be(&lie, pid[i]);
         place(&lie, GM_WHY_BIND_OFF);
     }
     other.uid = 8;
     assert_int_equal(place(&other, GM_WHY_BIND_ROOM), 21);
     other.program.need = 16 * G;
-    other.pid = other.family = pid[4];
+    be(&other, pid[4]);
     assert_int_equal(place(&other, GM_WHY_BIND_LOSS), 21);
-    other.pid = other.family = pid[5];
+    be(&other, pid[5]);
     assert_int_equal(place(&other, GM_WHY_BIND_LOSS), 201);
     still_at += GM_BIND_WAY_NS / 2;
     place(&lie, GM_WHY_BIND_OFF); /* asking again makes it no younger */
@@ -357,12 +364,12 @@ static void places(void **state)
             pause();
             _exit(0);
         }
-        request.pid = request.family = many[i];
+        be(&request, many[i]);
         place(&request, GM_WHY_BIND_ROOM);
         assert_int_equal(binds.n, i < of_one ? i + 1 : of_one);
     }
     request.uid = 8;
-    request.pid = request.family = pid[1];
+    be(&request, pid[1]);
     place(&request, GM_WHY_BIND_ROOM);
     assert_int_equal(binds.n, of_one + 1);
     for (uint32_t i = 0; i < most; i++) {

@@ -10,7 +10,7 @@
 #define DEVICES 4u
 
 static uint64_t said_need;
-static int32_t said_family;
+static uint64_t said_family;
 static const void *entries;
 static uint32_t n_entries;
 
@@ -230,7 +230,7 @@ static void waits_for_room(void **state)
     said_family = 77;
     assert_int_equal(waits(GM_PLACE_IS_RANKED, NULL), 0);
     assert_int_equal(engine.place.family, 77);
-    said_family = INT32_MIN;
+    said_family = 0;
     /* ranks, families, programs of which no device is known, and those of a rule do not wait */
     assert_int_equal(waits(GM_PLACE_IS_RANKED, NULL), 0);
     engine.has_family = true;
