@@ -513,6 +513,7 @@ bool gm_gate_hold(uint64_t patience_ns)
     if (page == &gm_page_refused)
         return false;
     gm_page_before = page;
+    atomic_store(&gm_page_held.window, atomic_load(&page->window)); /* who asks meanwhile */
     atomic_store(&gm_page_held.gate, GM_GATE_CLOSED);
     if (!atomic_compare_exchange_strong(&gm_hot.page, &page, &gm_page_held)) {
         atomic_store(&gm_page_held.gate, GM_GATE_COLD);

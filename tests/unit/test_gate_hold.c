@@ -103,7 +103,9 @@ static void *hold_with_a_waiter(void *unused)
     pthread_t waiter;
     (void)unused;
     struct gm_slot *slot = gm_gate_enter();
+    atomic_store(&page.window, 7);
     assert_true(gm_gate_hold(LONG));
+    assert_int_equal(atomic_load(&atomic_load(&gm_hot.page)->window), 7); /* marking may begin */
     assert_int_equal(pthread_create(&waiter, NULL, go_through, NULL), 0);
     assert_true(becomes(&stat_area.waiting, 1));
     assert_int_equal(went_through, 0);
