@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/windows.h"
 #include "shim/gate/drain.h"
 #include "shim/gate/gate.h"
@@ -26,6 +27,8 @@ static uint32_t gm_windows_now(void)
 void gm_windows_mark(bool is_on, _Atomic uint64_t *words)
 {
     const bool was_on = gm_windows_are_on();
+    if (is_on)
+        gm_windows_ask_anew();
     if (was_on && !is_on) {
         atomic_store(&gm_gate_stat()->marks_from, 0);
         gm_drain_follow(0);
@@ -140,7 +143,8 @@ static _Atomic uint64_t gm_ranges[GM_RANGES];
  * often to mark it now, so that the sum is right then; 0: not now. */
 static uint32_t gm_range_times(uint32_t window, uint64_t place, uint64_t n, uint32_t times)
 {
-    const uint64_t key = (place * 0x9e3779b97f4a7c15ull + n) * 0xd6e8feb86659fd93ull;
+    const uint64_t home = gm_pages_home(place << GM_CHUNK_SHIFT); /* another memory, another one */
+    const uint64_t key = (place * 0x9e3779b97f4a7c15ull + n + (home << 32)) * 0xd6e8feb86659fd93ull;
     const uint64_t most = (1u << 20) - 1;
     const uint64_t head = (uint64_t)(window & GM_WINDOW_MASK) << 40 | (key >> 36 & most) << 20;
     _Atomic uint64_t *range = &gm_ranges[key >> 56];
@@ -223,15 +227,22 @@ enum gm_beyond {
 #define GM_BEYOND_PAGES 256u /* a byte of a hash */
 #define GM_BEYOND_MOST 1024u /* questions a window, each below a microsecond */
 
+#define GM_BEYOND_NS (100 * GM_MS) /* how long an answer holds at least */
+
 /* The last answers: page << 32 | stretch << 8 | enum gm_beyond. They hold for a stretch: a window,
- * or the reading of a graph. */
+ * or while nothing is marked until gm_windows_ask_anew ends it. */
 static _Atomic uint64_t gm_beyond[GM_BEYOND_PAGES];
 static _Atomic uint64_t gm_beyond_asked; /* stretch << 32 | questions in it */
 static _Atomic uint32_t gm_beyond_readings;
+static _Atomic uint64_t gm_beyond_ends; /* when the next of them may come */
 
 void gm_windows_ask_anew(void)
 {
-    atomic_fetch_add_explicit(&gm_beyond_readings, 1, memory_order_relaxed);
+    const uint64_t now = gm_now();
+    uint64_t ends = atomic_load_explicit(&gm_beyond_ends, memory_order_relaxed);
+    if (!gm_windows_are_on() && ends <= now &&
+        atomic_compare_exchange_strong(&gm_beyond_ends, &ends, now + GM_BEYOND_NS))
+        atomic_fetch_add_explicit(&gm_beyond_readings, 1, memory_order_relaxed);
 }
 
 /* Both only grow, so no two stretches that are near have one number. */

@@ -9,7 +9,8 @@
  * A tensor map stands for its tensor, all of it. A copy or set touches what it names, all of it. A
  * copy to or from the host touches nothing: its bytes cross the link wherever the memory is. They
  * are counted (gm_stat.link_bytes), as are launches whose arguments point to host memory. Whose an
- * address is that is not gpumux's, the driver is asked once a window for each 2 MiB. What an
+ * address is that is not gpumux's, the driver is asked once a window for each 2 MiB; while nothing
+ * is marked and a graph is read, at most ten times a second. What an
  * executable graph touches: replays.h.
  *
  * A large range is not walked over at each launch: how often it was touched is near.
@@ -62,8 +63,8 @@ void gm_windows_crossed(uint64_t bytes, uint64_t launches);
 enum gm_crossing { GM_CROSSES_NOT, GM_CROSSES_PERHAPS, GM_CROSSES };
 /* `is_host`: the call takes host memory there; else the driver is asked. */
 enum gm_crossing gm_windows_crossing(uint64_t va, bool is_host);
-/* From now on the driver is asked anew, as in a new window: a graph is about to be read, also while
- * nothing is marked and no window ends. */
+/* A graph is about to be read, or marking begins. While nothing is marked, and so no window ends,
+ * the driver is asked anew from now on, if that was not so for a tenth of a second. */
 void gm_windows_ask_anew(void);
 /* What an argument of a copy or set of `bytes` touches: nothing, an address, a struct that is what
  * the name says, or what cannot be read. */

@@ -253,14 +253,15 @@ static void test_crosses(void **state)
     gm_replays_forget(exec_of(1));
 }
 
-/* A graph that is read while nothing is marked, and no window ends: whose an address is, is asked
- * for each graph, and not what was true before counts. */
+/* A graph that is read while nothing is marked, and no window ends: what was true a tenth of a
+ * second before does not count, nor do the questions of then. */
 static void test_asked_while_off(void **state)
 {
     struct graph graph = {.n = 1,
                           .node = {{.type = CU_GRAPH_NODE_TYPE_KERNEL, .args = {page(0), PINNED}}}};
     CUgraphNode node = (CUgraphNode)(void *)&graph.node[0];
     CUDA_KERNEL_NODE_PARAMS params;
+    const struct timespec tenth = {.tv_nsec = 101000000};
     (void)state;
     gm_windows_mark(false, NULL);
     for (uintptr_t i = 0; i < 2000; i++) { /* more questions than a window has */
@@ -268,13 +269,21 @@ static void test_asked_while_off(void **state)
         gm_replays_made(exec_of(1), handle_of(&graph));
     }
     graph.node[0].args[1] = PINNED;
-    gm_replays_made(exec_of(1), handle_of(&graph));
-    drv_kernel_node(node, &params);
+    nanosleep(&tenth, NULL);
     asked_pointers = 0;
-    for (uint32_t i = 0; i < 3; i++)
+    gm_replays_made(exec_of(1), handle_of(&graph));
+    assert_int_equal(asked_pointers, 1);
+    drv_kernel_node(node, &params);
+    nanosleep(&tenth, NULL);
+    gm_replays_on_cuGraphExecKernelNodeSetParams_v2(exec_of(1), node, &params);
+    assert_int_equal(asked_pointers, 2);
+    nanosleep(&tenth, NULL);
+    gm_windows_mark(true, words); /* now windows end; a program may set nodes at each step */
+    for (uint32_t i = 0; i < 3; i++) {
         gm_replays_on_cuGraphExecKernelNodeSetParams_v2(exec_of(1), node, &params);
-    assert_int_equal(asked_pointers, 3);
-    gm_windows_mark(true, words);
+        assert_int_equal(asked_pointers, 3);
+        nanosleep(&tenth, NULL);
+    }
     gm_replays_launched(exec_of(1));
     expect_crossed(0, 1);
     gm_replays_forget(exec_of(1));

@@ -666,6 +666,24 @@ static void test_large(void **state)
     assert_int_equal(gm_allocs_take(big, &alloc), GM_ALLOC_BASE);
 }
 
+/* Other memory comes to where a large range was touched: it is touched for the first time. */
+static void test_large_elsewhere(void **state)
+{
+    static const uint64_t range = BASE + (3ull << 38), bytes = 128 * MIB;
+    struct gm_alloc alloc = {.va = range, .bytes = bytes, .span = bytes, .kind = GM_ALLOC_VIEW};
+    (void)state;
+    for (uint64_t i = 1; i <= 2; i++) {
+        alloc.home = BASE + (1ull << 38) + i * bytes;
+        assert_int_equal(gm_allocs_insert(&alloc), 0);
+        for (uint64_t times = i; times < 5; times++) /* 4, then 3 */
+            gm_windows_of_address((void *)range, bytes);
+        assert_int_equal(gm_allocs_take(range, &alloc), GM_ALLOC_BASE);
+    }
+    assert_int_equal(take(), 128);
+    for (uint32_t i = 0; i < 128; i++)
+        assert_int_equal(got[i].count, i < 64 ? 4 : 2);
+}
+
 /* Nobody knows what kernels read by textures. */
 static void test_hidden(void **state)
 {
@@ -700,6 +718,7 @@ int main(void)
         cmocka_unit_test_setup(test_no_word, setup),
         cmocka_unit_test_setup(test_full_word, setup),
         cmocka_unit_test_setup(test_large, setup),
+        cmocka_unit_test_setup(test_large_elsewhere, setup),
         cmocka_unit_test_setup(test_threads, setup),
         cmocka_unit_test_setup(test_switch, setup),
         cmocka_unit_test_setup(test_hidden, setup), /* for good */
