@@ -15,7 +15,7 @@ feed() {
         [ ! -f "$dir/$1.ask" ] || { line=$(cat "$dir/$1.ask"); rm -f "$dir/$1.ask"; }
         echo "$line" >> "$dir/$1.in"
         fed=$((fed + 1))
-        until [ "$(wc -l < "$dir/$1.out")" -gt $fed ] || has_ended "$1"; do sleep 0.02; done
+        until [ "$(wc -l < "$dir/$1.out")" -gt $fed ] || has_ended "$1"; do sleep 0.1; done
     done
 }
 
