@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+
+#include "common/clock.h"
 #include "tests/unit/turns.h"
 
 #define MIB (1ull << 20)
@@ -599,7 +601,7 @@ static uint64_t heat_on_gpu(const struct world *world)
 static void test_properties(void **state)
 {
     (void)state;
-    for (uint64_t seed = 0; seed < 300; seed++) {
+    for (uint64_t seed = 0; seed < 300 / GM_SLOW; seed++) {
         struct world world;
         make_world(&world, 4096 * MIB, seed);
         const bool is_of_large = seed % 2 == 0; /* all alike: then heat alone decides */
@@ -662,7 +664,7 @@ static void test_rounding(void **state)
 {
     uint64_t largest = 0;
     (void)state;
-    for (uint64_t seed = 0; seed < 20000; seed++) {
+    for (uint64_t seed = 0; seed < 20000 / GM_SLOW; seed++) {
         struct world world;
         make_world(&world, 1ull << 40, seed);
         draw_chunks(&world);

@@ -5,6 +5,7 @@
  *
  * Search: all ways to take chunks away (small worlds): none is better by the objective.
  */
+#include "common/clock.h"
 #include "tests/unit/plan_tiers_world.h"
 
 /* ---- LRU ---- */
@@ -228,7 +229,7 @@ static void search_victims(uint64_t seed)
 static void test_search_victims(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 5000; seed++)
+    for (uint64_t seed = 1; seed <= 5000 / GM_SLOW; seed++)
         search_victims(seed);
 }
 
@@ -303,7 +304,7 @@ static void search_tiers(uint64_t seed)
 static void test_search_tiers(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 5000; seed++)
+    for (uint64_t seed = 1; seed <= 5000 / GM_SLOW; seed++)
         search_tiers(seed);
 }
 
