@@ -129,7 +129,8 @@ static bool waits_for_quiet(const struct gm_engine *engine, const struct gm_chun
 
 /*
  * Pinned memory cannot grow, and what is free of it lies in slabs of which others use a part, so no
- * unit can be made. The data in the slab with least of it moves to what is free in the others.
+ * unit can be made. The data in the slab with least of it moves to what is free in the others. While
+ * there is a free slab, it becomes units first: data would move to it, and then back.
  */
 static void empty_slab(struct gm_engine *engine)
 {
@@ -181,7 +182,7 @@ void gm_engine_make_units(struct gm_engine *engine)
         gm_engine_again(engine);
     }
     if (engine->is_out_of_units && engine->is_cut_up && engine->host_copies == 0 &&
-        engine->now >= engine->empty_at)
+        engine->pool.pages.free_slabs == 0 && engine->now >= engine->empty_at)
         empty_slab(engine);
     engine->short_told = engine->is_short_of_units;
     engine->out_told = engine->is_out_of_units;

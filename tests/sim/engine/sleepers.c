@@ -9,7 +9,7 @@
 
 #define BUDGET (160 * GM_MIB)
 
-enum { CAPPED = 6 }; /* number of the program that is another user's, who sets a cap */
+enum { USER = 1000, OTHER_USER };
 
 static void run_for(uint64_t time)
 {
@@ -20,11 +20,12 @@ static void run_for(uint64_t time)
 
 /* A program of so many MiB, in allocations of `unit`, which it writes. Of that it may have `cap` on
  * the GPU; 0: it has no cap. Then it works on its first allocation. */
-static struct program *start(uint32_t number, uint64_t mib, uint64_t unit, uint64_t cap)
+static struct program *start(uint32_t number, uint32_t uid, uint64_t mib, uint64_t unit,
+                             uint64_t cap)
 {
     struct program *p = &machine.programs[number];
     program_start(p, false);
-    p->uid = number == CAPPED ? 1001 : 1000;
+    p->uid = uid;
     p->is_steady = true;
     p->work = UINT64_MAX;
     p->may_park = p->may_share = p->may_spare = false;
@@ -69,7 +70,7 @@ static void sleep_now(struct program *p)
 /* Another program needs all of the GPU, and ends. */
 static void fill_gpu(uint64_t mib)
 {
-    struct program *other = start(2, mib, mib / 6, 0);
+    struct program *other = start(2, USER, mib, mib / 6, 0);
     require(other->touches > 0, "the other one has not worked");
     end(other);
     run_for(GM_S);
@@ -83,7 +84,7 @@ static void begin(bool fits_working_sets, uint64_t pinned)
                                             .has_shadows = true,
                                             .is_prefetching = true,
                                             .slice_ns = 200 * GM_MS};
-    scenario_begin_calm(&config, 6);
+    scenario_begin_calm(&config, 5);
 }
 
 /* The cap of all programs of a user. */
@@ -111,12 +112,12 @@ static void close_all(void)
 }
 
 /* What is above its cap of a program is to be mapped on the host. */
-static void run_with_cap(void)
+static void run_with_cap(uint32_t uid)
 {
     begin(false, 192 * GM_MIB);
-    sleep_now(start(1, 120, 30, 0));
+    sleep_now(start(1, USER, 120, 30, 0));
     fill_gpu(156);
-    struct program *p = start(3, 100, 20, 12);
+    struct program *p = start(3, uid, 100, 20, 12);
     run_for(GM_S);
     require(p->touches > 0, "who has a cap does not begin to work");
     expect_work(p, 3 * GM_S);
@@ -124,14 +125,14 @@ static void run_with_cap(void)
 }
 
 /* What is cold of them is to be mapped on the host: together they need more than the GPU has. */
-static void run_with_cold(void)
+static void run_with_cold(uint32_t uid)
 {
     begin(true, 192 * GM_MIB);
-    sleep_now(start(1, 120, 30, 0));
+    sleep_now(start(1, USER, 120, 30, 0));
     fill_gpu(156);
-    const struct program *a = start(3, 96, 16, 0), *b = start(4, 56, 8, 0);
+    const struct program *a = start(3, uid, 96, 16, 0), *b = start(4, USER, 56, 8, 0);
     run_for(4 * GM_S);
-    const struct program *c = start(5, 14, 8, 0);
+    const struct program *c = start(5, USER, 14, 8, 0);
     run_for(4 * GM_S);
     expect_work(a, 3 * GM_S);
     expect_work(b, 3 * GM_S);
@@ -145,10 +146,10 @@ static void run_beside_stopped(void)
 {
     static const uint32_t sleepers[] = {1, 4};
     begin(false, 256 * GM_MIB);
-    sleep_now(start(1, 150, 30, 0));
-    sleep_now(start(4, 42, 14, 0));
+    sleep_now(start(1, USER, 150, 30, 0));
+    sleep_now(start(4, USER, 42, 14, 0));
     fill_gpu(156);
-    const struct program *p = start(CAPPED, 128, 32, 0);
+    const struct program *p = start(3, OTHER_USER, 128, 32, 0);
     machine.is_calm = false;
     for (unsigned i = 0; i < 2; i++)
         machine.programs[sleepers[i]].frozen_until = machine.now + 200 * GM_S;
@@ -167,6 +168,8 @@ static void run_beside_stopped(void)
 void sleepers_run(void)
 {
     run_beside_stopped();
-    run_with_cap();
-    run_with_cold();
+    for (uint32_t uid = USER; uid <= OTHER_USER; uid++) {
+        run_with_cap(uid);
+        run_with_cold(uid);
+    }
 }
