@@ -69,10 +69,12 @@ void stays_turn(uint32_t gpu, const struct gm_turn *turn)
             "chunk %u of app %u, which is paused, comes and goes", turn->id, app);
 }
 
-/* Somebody needs what the app has on the GPU beside what it is promised; or a cap bounds it. */
+/* Somebody needs what the app has on the GPU beside what it is promised, if only the app for memory
+ * that it waits for; or a cap bounds it. */
 static bool is_needed(const struct gm_engine *engine, uint32_t id)
 {
-    uint64_t others = 0;
+    const uint32_t newest = engine->apps[id].places.newest;
+    uint64_t others = newest == GM_NONE ? 0 : engine->table->allocations[newest].bytes;
     for (uint32_t i = 0; i < engine->config.max_apps; i++)
         if (i != id && engine->apps[i].session && !gm_engine_is_absent(engine, i))
             others += gm_engine_places_room(engine, i);
