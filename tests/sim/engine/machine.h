@@ -325,9 +325,10 @@ struct machine {
     struct chance parts;  /* likewise, of programs that work on a part of their memory */
     bool has_sleepers;    /* in the end some programs never have work again */
     struct chance sleep;  /* likewise, of these */
+    struct chance tight;  /* likewise, of machines that are little larger than what programs have */
     struct gm_user_totals totals[USERS]; /* of user 1000 and up */
     uint8_t rule[PROGRAMS];              /* 0 none, 1 refuse, 2 host */
-    bool has_quiet_link; /* nothing crosses it that nobody knows of */
+    bool has_quiet_link;                 /* nothing crosses it that nobody knows of */
     uint64_t next_tag;
     pid_t next_pid;
     bool is_ending; /* nobody comes and nothing fails any more */

@@ -153,6 +153,23 @@ static void make_deep(void)
         machine.gpus[i].bytes = config->budget + chunks(16 + draw(&machine.odd, 64));
 }
 
+/* What programs have together is little less than the GPU and pinned memory hold, and there is no
+ * tier below. Some of them need some of that memory mapped on the host, and others come to sleep.
+ */
+static void make_tight(uint64_t least)
+{
+    struct gm_engine_config *config = &machine.config;
+    const uint64_t pages = least >> GM_CHUNK_SHIFT;
+    machine.is_kept = true;
+    config->budget = chunks(pages - draw(&machine.tight, pages / 4));
+    config->pinned = machine.n_gpus * (4 + draw(&machine.tight, 6)) * GM_CHUNK_MAX;
+    config->paged = config->disk = 0;
+    config->disk_dir = NULL;
+    config->is_oversize = true;
+    machine.has_caps =
+        machine.has_caps || (machine.has_host_handles && draw_percent(&machine.tight, 70));
+}
+
 static void draw_groups(void)
 {
     machine.has_groups = chance_percent(machine.n_gpus > 1 ? 50 : 20);
@@ -234,6 +251,8 @@ static void draw_machine(void)
         make_full(least);
     else if (machine.is_calm && draw_percent(&machine.odd, 30))
         make_deep();
+    else if (draw_percent(&machine.tight, 10))
+        make_tight(least);
     machine.has_sleepers = draw_percent(&machine.sleep, 40);
 }
 
@@ -598,6 +617,7 @@ void scenario_begin(uint64_t seed, bool is_verbose)
                                .memory = {.state = seed ^ 0x6d656d6full << 32},
                                .parts = {.state = seed ^ 0x70617274ull << 32},
                                .sleep = {.state = seed ^ 0x736c6570ull << 32},
+                               .tight = {.state = seed ^ 0x74696768ull << 32},
                                .now = GM_S,
                                .unit = 1,
                                .hash = 0xcbf29ce484222325ull,

@@ -13,9 +13,9 @@ static struct gpu_stays {
     uint64_t committed, fixed, budget, room;
     uint64_t *came;                /* by chunk: causes when it last came ahead of a turn */
     uint64_t looked_at, decisions; /* causes after the step before, and what was decided by then */
-    bool is_still;                 /* neither has changed in this one, in which it ran */
-    bool was_held[PROGRAMS];
-    uint64_t needed_at[PROGRAMS]; /* when others last needed what the app has too much */
+    uint64_t changed_at;           /* when either was last another */
+    bool is_still;                 /* ... that was before the engine ran */
+    uint64_t needed_at[PROGRAMS];  /* when others last needed what the app has too much */
 } stays[GPUS];
 
 /* How long a program may be waited for to hold it: for pinned memory, and after another time. */
@@ -44,29 +44,6 @@ static void follow_causes(struct gpu_stays *of, const struct gm_engine *engine)
     of->fixed = table->fixed;
     of->budget = table->budget;
     of->room = engine->room;
-}
-
-/* A chunk that came to the GPU ahead of its turn does not leave again for nobody, while nothing
- * else has happened. */
-void stays_turn(uint32_t gpu, const struct gm_turn *turn)
-{
-    struct gpu_stays *of = &stays[gpu];
-    if (turn->to == GM_TURN_ILLEGAL || !of->came)
-        return;
-    if (turn->model == GM_MODEL_APP)
-        of->causes++;
-    if (turn->model != GM_MODEL_CHUNK)
-        return;
-    const struct gm_engine *engine = machine.daemon.engines[gpu];
-    const uint32_t app = engine->table->chunks[turn->id].app;
-    follow_causes(of, engine);
-    if (gm_engine_is_capped(engine, app))
-        return; /* what its driver keeps is a cause as well */
-    if (turn->event == GM_CHUNK_EV_FILL)
-        of->came[turn->id] = engine->apps[app].state == GM_APP_PAUSED ? of->causes : 0;
-    require(turn->event != GM_CHUNK_EV_EVICT || of->came[turn->id] != of->causes ||
-                engine->layout.n_targets > 0 || engine->apps[app].is_vacating,
-            "chunk %u of app %u, which is paused, comes and goes", turn->id, app);
 }
 
 /* Somebody needs what the app has on the GPU beside what it is promised, if only the app for memory
@@ -100,23 +77,47 @@ static struct gm_placed placed_now(struct gm_engine *engine, uint32_t id)
 
 /* A program that runs is held only if something of it has to move; and not to have less than
  * nobody has needed for a while. */
-static void check_held(struct gpu_stays *of, struct gm_engine *engine)
+static void check_held(struct gpu_stays *of, struct gm_engine *engine, uint32_t id)
 {
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        const struct gm_app *app = &engine->apps[id];
-        const bool is_held = app->state == GM_APP_DRAINING && app->places.is_held;
-        const bool begins = is_held && !of->was_held[id];
-        of->was_held[id] = is_held;
-        if (!app->session || is_needed(engine, id))
+    const struct gm_placed placed = placed_now(engine, id);
+    machine.sums.holds++;
+    require(placed.come + placed.leave > 0, "app %u is held, and nothing of it is to move", id);
+    require(placed.come > 0 || is_needed(engine, id) ||
+                machine.now - of->needed_at[id] <= HELD_MOST,
+            "app %u is held for %lu MiB, which nobody needs", id, placed.leave >> 20);
+}
+
+static void follow_needs(struct gpu_stays *of, const struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (!engine->apps[id].session || is_needed(engine, id))
             of->needed_at[id] = machine.now;
-        if (!begins)
-            continue;
-        machine.sums.holds++;
-        const struct gm_placed placed = placed_now(engine, id);
-        require(placed.come + placed.leave > 0, "app %u is held, and nothing of it is to move", id);
-        require(placed.come > 0 || machine.now - of->needed_at[id] <= HELD_MOST,
-                "app %u is held for %lu MiB, which nobody needs", id, placed.leave >> 20);
-    }
+}
+
+/* A chunk that came to the GPU ahead of its turn does not leave again for nobody, while nothing
+ * else has happened. */
+void stays_turn(uint32_t gpu, const struct gm_turn *turn)
+{
+    struct gpu_stays *of = &stays[gpu];
+    if (turn->to == GM_TURN_ILLEGAL || !of->came)
+        return;
+    struct gm_engine *engine = machine.daemon.engines[gpu];
+    if (turn->model == GM_MODEL_APP)
+        of->causes++;
+    if (turn->model == GM_MODEL_APP && turn->to == GM_APP_DRAINING &&
+        engine->apps[turn->id].places.is_held)
+        check_held(of, engine, turn->id);
+    if (turn->model != GM_MODEL_CHUNK)
+        return;
+    const uint32_t app = engine->table->chunks[turn->id].app;
+    follow_causes(of, engine);
+    if (gm_engine_is_capped(engine, app))
+        return; /* what its driver keeps is a cause as well */
+    if (turn->event == GM_CHUNK_EV_FILL)
+        of->came[turn->id] = engine->apps[app].state == GM_APP_PAUSED ? of->causes : 0;
+    require(turn->event != GM_CHUNK_EV_EVICT || of->came[turn->id] != of->causes ||
+                engine->layout.n_targets > 0 || engine->apps[app].is_vacating,
+            "chunk %u of app %u, which is paused, comes and goes", turn->id, app);
 }
 
 /* What a program did while nobody looked says nothing of what is cold. */
@@ -165,13 +166,13 @@ static void check_bends(const struct gpu_stays *of, const struct gm_engine *engi
 void stays_run(struct gm_engine *engine)
 {
     struct gpu_stays *of = &stays[engine->config.index];
-    const uint64_t before = of->causes;
     follow_causes(of, engine);
-    of->is_still = engine->now == machine.now && of->looked_at == before && before == of->causes &&
-                   of->decisions == engine->decisions;
+    if (of->looked_at != of->causes || of->decisions != engine->decisions)
+        of->changed_at = machine.now;
+    of->is_still = engine->now == machine.now && of->changed_at < machine.now;
     of->looked_at = of->causes;
     of->decisions = engine->decisions;
     check_bends(of, engine);
-    check_held(of, engine);
+    follow_needs(of, engine);
     check_cold(engine);
 }
