@@ -57,6 +57,11 @@ void gm_log_open(int fd, enum gm_log_level level, const char *who)
     atomic_store(&gm_log_fd, fd);
 }
 
+void gm_log_from(enum gm_log_level level)
+{
+    atomic_store(&gm_log_level, (int)level);
+}
+
 /*
  * "2025-11-20T16:34:12.345Z ", in UTC. gmtime_r takes the time zone lock, which a forked child may
  * never get. Years start in March here, so that the leap day is the last.

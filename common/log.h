@@ -14,6 +14,9 @@ enum gm_log_level { GM_LOG_ERROR = 3, GM_LOG_WARN = 4, GM_LOG_INFO = 6, GM_LOG_D
 /* Set the file (-1: none) and the least urgent level that is written. */
 void gm_log_open(int fd, enum gm_log_level level, const char *who);
 
+/* Write lines of this level and all more urgent ones from now on. */
+void gm_log_from(enum gm_log_level level);
+
 /*
  * From now on a thread writes the lines, so that nobody waits for the file: it may be a terminal
  * that is stopped, or a pipe that nobody reads. Up to GM_LOG_WAITING bytes wait; what is more is

@@ -109,7 +109,8 @@ static void head(const char *before, char letter, const char *name, const char *
 }
 
 static void daemon_option(bool is_key, const char *name, const char *argument,
-                          enum gm_option_kind kind, const char *otherwise, const char *help)
+                          enum gm_option_kind kind, enum gm_option_when when, const char *otherwise,
+                          const char *help)
 {
     const bool is_flag = kind == GM_KIND_FLAG;
     head(is_key ? "" : "--", 0, name, is_key ? " = " : "=",
@@ -123,13 +124,15 @@ static void daemon_option(bool is_key, const char *name, const char *argument,
         put(*otherwise ? otherwise : "no");
         printf(".\n");
     }
+    if (is_key && when == GM_WHEN_LIVE)
+        printf("A reload changes it.\n");
 }
 
 static void daemon_options(bool is_key)
 {
-#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, example, help)         \
+#define GM_OPTION(name, member, kind, argument, place, when, min, max, otherwise, example, help)   \
     if (!is_key || GM_PLACE_##place == GM_PLACE_BOTH)                                              \
-        daemon_option(is_key, name, argument, GM_KIND_##kind, otherwise, help);
+        daemon_option(is_key, name, argument, GM_KIND_##kind, GM_WHEN_##when, otherwise, help);
 #include "daemon/service/options.def"
 #undef GM_OPTION
 }

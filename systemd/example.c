@@ -49,11 +49,13 @@ static void option(const char *name, const char *argument, enum gm_option_kind k
 
 int main(void)
 {
-    comment("Options of gpumuxd. The daemon reads " GM_CONFIG_SYSTEM ", and with --user "
-            "~/.config/" GM_CONFIG_USER ". Each line is `name = value`, with the names of "
-            "`gpumuxd --help`. The command line wins. Every line below shows a default or an "
-            "example: remove its # to use it, then restart the daemon.");
-#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, example, help)         \
+    comment(
+        "Options of gpumuxd. The daemon reads " GM_CONFIG_SYSTEM ", and with --user "
+        "~/.config/" GM_CONFIG_USER ". Each line is `name = value`, with the names of "
+        "`gpumuxd --help`. The command line wins. Every line below shows a default or an "
+        "example: remove its # to use it, then have the daemon read it: systemctl reload gpumuxd. "
+        "It says in its log what needs a restart.");
+#define GM_OPTION(name, member, kind, argument, place, when, min, max, otherwise, example, help)   \
     SHOW_##place(name, argument, kind, otherwise, example, help)
 #include "daemon/service/options.def"
 #undef GM_OPTION

@@ -122,6 +122,11 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
                  &(struct gm_input){.kind = GM_INPUT_SET, .set = {request, done, why, why_size}});
 }
 
+void gm_engine_tune(struct gm_engine *engine, const struct gm_engine_tuning *tuning)
+{
+    enter(engine, &(struct gm_input){.kind = GM_INPUT_TUNE, .tuning = tuning});
+}
+
 void gm_engine_trim(struct gm_engine *engine, uid_t asker, struct gm_trimmed *trimmed)
 {
     enter(engine, &(struct gm_input){.kind = GM_INPUT_TRIM, .trim = {asker, trimmed}});

@@ -30,6 +30,9 @@ void gm_engine_message(struct gm_engine *engine, uint32_t app,
                        const struct gm_wire_message *message);
 /* The session of `app` is gone (exit, crash, protocol error). `session` is not used any more. */
 void gm_engine_leave(struct gm_engine *engine, uint32_t app);
+/* Options and rules have changed. What rules say of memory (oversize=, cap=, and what a user may
+ * have) holds for programs that come from now on, all else at once. */
+void gm_engine_tune(struct gm_engine *engine, const struct gm_engine_tuning *tuning);
 /* Bring everything up to date, before a snapshot. */
 void gm_engine_refresh(struct gm_engine *engine);
 /* Give memory that no program needs back to the system, also what was needed lately, and move

@@ -388,6 +388,12 @@ void gm_machine_message(struct gm_machine *machine, uint32_t id,
 
 /* ---- what main, mux-ctl and the views ask ---- */
 
+void gm_machine_tune(struct gm_machine *machine, const struct gm_engine_tuning *tuning)
+{
+    for (uint32_t i = 0; i < machine->n; i++)
+        gm_engine_tune(machine->engines[i], tuning);
+}
+
 void gm_machine_trim(struct gm_machine *machine, uid_t asker, struct gm_trimmed *trimmed)
 {
     *trimmed = (struct gm_trimmed){0};

@@ -58,6 +58,7 @@ void gm_machine_close(struct gm_machine *machine);
 void gm_machine_message(struct gm_machine *machine, uint32_t id,
                         const struct gm_wire_message *message);
 void gm_machine_leave(struct gm_machine *machine, uint32_t id);
+void gm_machine_tune(struct gm_machine *machine, const struct gm_engine_tuning *tuning);
 void gm_machine_trim(struct gm_machine *machine, uid_t asker, struct gm_trimmed *trimmed);
 bool gm_machine_is_trimming(const struct gm_machine *machine);
 int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *request,

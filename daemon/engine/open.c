@@ -54,6 +54,7 @@ static void check_kernel_limit(struct gm_engine *engine)
     int has_limit = 0;
     engine->cuda.cuDeviceGetAttribute(&has_limit, CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT,
                                       engine->device);
+    engine->least_grace_ns = has_limit ? GM_GRACE_LIMITED_NS : 0;
     if (!has_limit || engine->config.grace_ns >= GM_GRACE_LIMITED_NS)
         return;
     engine->config.grace_ns = GM_GRACE_LIMITED_NS;

@@ -78,7 +78,7 @@ static cJSON *config_object(const struct gm_options *options)
     cJSON *object = cJSON_CreateObject();
     if (!object)
         return NULL;
-#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, example, help)         \
+#define GM_OPTION(name, member, kind, argument, place, when, min, max, otherwise, example, help)   \
     if (!ADD_##kind(member))                                                                       \
         goto fail;
 #include "daemon/service/options.def"

@@ -6,9 +6,9 @@
  *           -> engines (open the GPUs) -> sessions -> listen -> "ready"
  *
  * Cheap checks come first and the socket last, so clients never see a daemon that fails to start.
- * Such a daemon prints one line and exits with 1. On SIGTERM or SIGINT the engines bring memory back
- * to as many programs as they can (engine/saving.c); then the daemon exits with 0. A second signal
- * ends it at once.
+ * Such a daemon prints one line and exits with 1. SIGHUP reads the options again (reload.c). On
+ * SIGTERM or SIGINT the engines bring memory back to as many programs as they can
+ * (engine/saving.c); then the daemon exits with 0. A second signal ends it at once.
  */
 /* clang-format on */
 #include <errno.h>
@@ -33,6 +33,7 @@
 #include "daemon/service/options_load.h"
 #include "daemon/service/past.h"
 #include "daemon/service/process.h"
+#include "daemon/service/reload.h"
 #include "daemon/views/journal.h"
 #include "daemon/views/record.h"
 #include "daemon/service/server.h"
@@ -82,6 +83,7 @@ static void stop_log_clock(struct log_clock *clock)
 struct signals {
     uv_signal_t term, interrupt, hangup;
     struct gm_machine *machine; /* while the daemon serves */
+    struct gm_reload *reload;
     bool is_stopping, is_saved, is_lost;
 };
 
@@ -115,9 +117,10 @@ static void on_stop(uv_signal_t *handle, int number)
 
 static void on_hangup(uv_signal_t *handle, int number)
 {
-    (void)handle;
+    struct signals *signals = handle->data;
     (void)number;
-    gm_log(GM_LOG_WARN, "SIGHUP: the configuration is read at start only; restart to change it");
+    if (signals->machine && !signals->is_stopping) /* at the start it has just been read */
+        gm_reload_begin(signals->reload);
 }
 
 static void start_signals(uv_loop_t *loop, struct signals *signals)
@@ -125,7 +128,7 @@ static void start_signals(uv_loop_t *loop, struct signals *signals)
     uv_signal_init(loop, &signals->term);
     uv_signal_init(loop, &signals->interrupt);
     uv_signal_init(loop, &signals->hangup);
-    signals->term.data = signals->interrupt.data = signals;
+    signals->term.data = signals->interrupt.data = signals->hangup.data = signals;
     uv_signal_start(&signals->term, on_stop, SIGTERM);
     uv_signal_start(&signals->interrupt, on_stop, SIGINT);
     uv_signal_start(&signals->hangup, on_hangup, SIGHUP);
@@ -236,10 +239,12 @@ static void name_history(const struct gm_options *options, char *path, size_t si
         path[0] = '\0';
 }
 
-static int serve(const struct gm_options *options, rlim_t files, char *why, size_t size)
+static int serve(struct gm_options *options, int argc, char **argv, rlim_t files, char *why,
+                 size_t size)
 {
     uv_loop_t loop;
-    struct signals signals = {.machine = NULL};
+    static struct gm_reload reload;
+    struct signals signals = {.reload = &reload};
     struct log_clock log_clock;
     struct gm_server *server = NULL;
     struct gm_sessions *sessions = NULL;
@@ -336,9 +341,11 @@ static int serve(const struct gm_options *options, rlim_t files, char *why, size
         goto no_listen;
 
     log_ready(options, &gpus, files);
+    gm_reload_init(&reload, &loop, options, &machine, argc, argv);
     signals.machine = &machine;
     uv_run(&loop, UV_RUN_DEFAULT);
     signals.machine = NULL;
+    gm_reload_stop(&reload);
     gm_machine_halt(&machine); /* it must not go on saving when sessions end */
     error = signals.is_lost ? GPU_LOST : 0;
     if (gm_sessions_apps(sessions) > 0 && !signals.is_saved)
@@ -388,11 +395,15 @@ int main(int argc, char **argv)
         return 1;
     }
     gm_log_open(STDERR_FILENO, options.log_level, "gpumuxd");
+    if (outcome == GM_OPTIONS_CHECK) {
+        gm_options_warn(&options);
+        return 0;
+    }
     gm_log_limit();
     gm_log_apart();
     gm_options_warn(&options);
     rlim_t files = harden();
-    int error = serve(&options, files, why, sizeof why);
+    int error = serve(&options, argc, argv, files, why, sizeof why);
     if (error && error != GPU_LOST)
         gm_log(GM_LOG_ERROR, "cannot start: %s", why);
     if (error)

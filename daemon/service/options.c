@@ -14,7 +14,7 @@
 #include "daemon/core/sched.h"
 
 const struct gm_option_row gm_option_rows[GM_OPTIONS] = {
-#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, example, help)         \
+#define GM_OPTION(name, member, kind, argument, place, when, min, max, otherwise, example, help)   \
     {name,                                                                                         \
      argument,                                                                                     \
      otherwise,                                                                                    \
@@ -22,8 +22,10 @@ const struct gm_option_row gm_option_rows[GM_OPTIONS] = {
      min,                                                                                          \
      max,                                                                                          \
      offsetof(struct gm_options, member),                                                          \
+     sizeof((struct gm_options *)NULL)->member,                                                    \
      GM_KIND_##kind,                                                                               \
-     GM_PLACE_##place},
+     GM_PLACE_##place,                                                                             \
+     GM_WHEN_##when},
 #include "daemon/service/options.def"
 #undef GM_OPTION
 };
@@ -290,4 +292,39 @@ int gm_option_take(struct gm_options *options, const struct gm_option_row *row, 
     if (error)
         explain(row, error, text, why, size);
     return error;
+}
+
+static bool are_same_rules(const struct gm_rules *a, const struct gm_rules *b)
+{
+    char text[2][512];
+    if (a->n != b->n)
+        return false;
+    for (uint32_t i = 0; i < a->n; i++)
+        if (a->rule[i].uid != b->rule[i].uid ||
+            strcmp(gm_rule_format(&a->rule[i], text[0], sizeof text[0]),
+                   gm_rule_format(&b->rule[i], text[1], sizeof text[1])) != 0)
+            return false;
+    return true;
+}
+
+bool gm_option_is_same(const struct gm_option_row *row, const struct gm_options *a,
+                       const struct gm_options *b)
+{
+    const void *one = (const char *)a + row->offset, *other = (const char *)b + row->offset;
+    switch (row->kind) {
+    case GM_KIND_RULES:
+        return are_same_rules(one, other);
+    case GM_KIND_PATH: /* behind its end a shorter one keeps what was there before */
+        return strcmp(one, other) == 0;
+    case GM_KIND_PLACE: {
+        const struct gm_place *place[2] = {one, other};
+        return place[0]->bytes == place[1]->bytes && strcmp(place[0]->dir, place[1]->dir) == 0;
+    }
+    case GM_KIND_BUDGET: {
+        const struct gm_budget *budget[2] = {one, other};
+        return budget[0]->bytes == budget[1]->bytes && budget[0]->percent == budget[1]->percent;
+    }
+    default:
+        return memcmp(one, other, row->size) == 0;
+    }
 }

@@ -49,7 +49,7 @@ struct gm_place {
 #define GM_MEMBER_FLAG(member) bool member;
 
 enum gm_option {
-#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, example, help)         \
+#define GM_OPTION(name, member, kind, argument, place, when, min, max, otherwise, example, help)   \
     GM_OPTION_##member,
 #include "daemon/service/options.def"
 #undef GM_OPTION
@@ -58,7 +58,7 @@ enum gm_option {
 #define GM_GIVEN_ON_LINE UINT_MAX
 
 struct gm_options {
-#define GM_OPTION(name, member, kind, argument, place, min, max, otherwise, example, help)         \
+#define GM_OPTION(name, member, kind, argument, place, when, min, max, otherwise, example, help)   \
     GM_MEMBER_##kind(member)
 #include "daemon/service/options.def"
 #undef GM_OPTION
@@ -83,6 +83,7 @@ enum gm_option_kind {
     GM_KIND_FLAG,
 };
 enum gm_option_place { GM_PLACE_BOTH, GM_PLACE_LINE };
+enum gm_option_when { GM_WHEN_START, GM_WHEN_LIVE };
 
 struct gm_option_row {
     const char *name;
@@ -90,9 +91,10 @@ struct gm_option_row {
     const char *otherwise; /* the default */
     const char *help;
     uint64_t min, max;
-    size_t offset; /* of the member */
+    size_t offset, size; /* of the member */
     enum gm_option_kind kind;
     enum gm_option_place place;
+    enum gm_option_when when;
 };
 
 /* By enum gm_option. */
@@ -105,6 +107,10 @@ extern const struct gm_option_row gm_option_rows[GM_OPTIONS];
  */
 int gm_option_take(struct gm_options *options, const struct gm_option_row *row, const char *text,
                    unsigned line, char *why, size_t size);
+
+/* Whether both have the same value of it. Of rules, the same rules for the same users. */
+bool gm_option_is_same(const struct gm_option_row *row, const struct gm_options *a,
+                       const struct gm_options *b);
 
 /* `text`, cut and clean, to be shown inside a line. Returns `shown`. */
 const char *gm_option_show(const char *text, char shown[64]);

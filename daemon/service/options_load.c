@@ -2,6 +2,7 @@
 #include "daemon/service/options_load.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,18 +115,75 @@ static int load_line(struct gm_options *options, char *line, unsigned number, ch
     return gm_options_set(options, name, value, number, why, size);
 }
 
+/* Who can write the file steers the daemon; and reading it must end. */
+static int check_file(const struct stat *found, char *why, size_t size)
+{
+    if (S_ISDIR(found->st_mode)) {
+        snprintf(why, size, "cannot be read: %s", strerror(EISDIR));
+        return -EISDIR;
+    }
+    if (S_ISCHR(found->st_mode)) /* /dev/null */
+        return 0;
+    if (!S_ISREG(found->st_mode)) {
+        snprintf(why, size, "is not a file");
+        return -EINVAL;
+    }
+    if (found->st_uid != 0 && found->st_uid != geteuid()) {
+        snprintf(why, size, "belongs to user %u: it must belong to root or to the daemon's user",
+                 (unsigned)found->st_uid);
+        return -EPERM;
+    }
+    if (found->st_mode & S_IWOTH) {
+        snprintf(why, size, "every user may write it: chmod o-w");
+        return -EPERM;
+    }
+    if (found->st_size > GM_CONFIG_MAX) {
+        snprintf(why, size, "is larger than %u KiB", GM_CONFIG_MAX >> 10);
+        return -EFBIG;
+    }
+    return 0;
+}
+
+static bool has_changed(const struct stat *before, const struct stat *after)
+{
+    return before->st_size != after->st_size || before->st_mtim.tv_sec != after->st_mtim.tv_sec ||
+           before->st_mtim.tv_nsec != after->st_mtim.tv_nsec;
+}
+
+/* Open the file, without waiting for what is none. NULL: -errno in *error, and a line in `why`. */
+static FILE *open_file(const char *path, struct stat *found, int *error, char *why, size_t size)
+{
+    char text[256];
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    FILE *file = NULL;
+    if (fd < 0 || fstat(fd, found)) {
+        *error = -errno;
+        snprintf(text, sizeof text, "cannot be read: %s", strerror(errno));
+    } else {
+        *error = check_file(found, text, sizeof text);
+    }
+    if (*error == 0 && (file = fdopen(fd, "r")) == NULL) {
+        *error = -ENOMEM;
+        snprintf(text, sizeof text, "out of memory");
+    }
+    if (file)
+        return file;
+    snprintf(why, size, "%s: %s", path, text);
+    if (fd >= 0)
+        close(fd);
+    return NULL;
+}
+
 int gm_options_load(struct gm_options *options, const char *path, char *why, size_t why_size)
 {
     char line[PATH_MAX + 256], text[512];
+    struct stat before, after;
     unsigned number = 0;
     int error = 0;
 
-    FILE *file = fopen(path, "re");
-    if (!file) {
-        error = -errno;
-        snprintf(why, why_size, "%s: cannot be read: %s", path, strerror(-error));
+    FILE *file = open_file(path, &before, &error, why, why_size);
+    if (!file)
         return error;
-    }
     while (error == 0 && fgets(line, sizeof line, file)) {
         size_t length = strlen(line);
         number++;
@@ -145,20 +203,24 @@ int gm_options_load(struct gm_options *options, const char *path, char *why, siz
         error = errno > 0 ? -errno : -EIO;
         snprintf(why, why_size, "%s: cannot be read: %s", path, strerror(-error));
     }
+    if (fstat(fileno(file), &after) == 0 && has_changed(&before, &after)) {
+        error = -EAGAIN; /* also before a mistake: it may be half a line */
+        snprintf(why, why_size, "%s: it changes while it is read: try again", path);
+    }
     fclose(file);
     return error == -ENOENT ? -EINVAL : error; /* -ENOENT means: no such file */
 }
 
 /* ---- the command line ---------------------------------------------------------------------- */
 
-enum { KEY_ROW = 0x1000, KEY_HELP = 0x2000, KEY_VERSION };
+enum { KEY_ROW = 0x1000, KEY_HELP = 0x2000, KEY_VERSION, KEY_CHECK };
 
 struct line {
     const char *given[ROWS]; /* the last text of each option, NULL: not given */
     const char *rules[GM_RULES_MAX + 1];
     unsigned n_rules;
     const char *extra; /* a word that is no option */
-    bool is_help, is_version, is_bad;
+    bool is_help, is_version, is_check, is_bad;
     char *why;
     size_t why_size;
 };
@@ -179,6 +241,9 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_VERSION:
         line->is_version = true;
+        return 0;
+    case KEY_CHECK:
+        line->is_check = true;
         return 0;
     case ARGP_KEY_ARG:
         if (!line->extra)
@@ -343,7 +408,7 @@ static int written(const char *what, char *why, size_t why_size)
 int gm_options_parse(struct gm_options *options, int argc, char **argv, char *why, size_t why_size)
 {
     static char docs[ROWS][256]; /* argp keeps pointers */
-    struct argp_option table[ROWS + 3];
+    struct argp_option table[ROWS + 4];
     memset(table, 0, sizeof table);
     for (size_t i = 0; i < ROWS; i++) {
         bool has_default = gm_option_rows[i].otherwise[0] != '\0';
@@ -361,6 +426,11 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
         .name = "help", .key = KEY_HELP, .doc = "Show this and stop", .group = -1};
     table[ROWS + 1] = (struct argp_option){
         .name = "version", .key = KEY_VERSION, .doc = "Show the version and stop", .group = -1};
+    table[ROWS + 2] = (struct argp_option){
+        .name = "check",
+        .key = KEY_CHECK,
+        .doc = "Check the options, the configuration file and its rules, and stop",
+        .group = -1};
     const struct argp argp = {
         .options = table,
         .parser = parse_key,
@@ -404,5 +474,5 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
         error = check_policy(options, &line);
     if (error == 0)
         error = place_socket(options, &line);
-    return error;
+    return error == 0 && line.is_check ? GM_OPTIONS_CHECK : error;
 }

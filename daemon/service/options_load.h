@@ -1,7 +1,7 @@
 /*
  * Reads options from the command line, the configuration file and the defaults. The command line
- * overrides the file, the file the defaults. main calls gm_options_parse once, before all else; it
- * calls options.c and common/.
+ * overrides the file, the file the defaults. main calls gm_options_parse before all else, and
+ * reload.c again with the same words; it calls options.c and common/.
  *
  * An error is one line with the place ("--quantum", "FILE:LINE: quantum"), the text found there,
  * and what is expected. Nothing is printed but --help and --version; gm_options_warn logs.
@@ -18,7 +18,10 @@
 enum gm_options_outcome {
     GM_OPTIONS_RUN = 0,
     GM_OPTIONS_DONE = 1, /* --help or --version was printed: exit with 0 */
+    GM_OPTIONS_CHECK,    /* --check: all options are right */
 };
+
+#define GM_CONFIG_MAX (1u << 20) /* bytes; 256 rules of the longest kind have a tenth of that */
 
 /* Set every option to its default. */
 void gm_options_init(struct gm_options *options);
@@ -33,8 +36,9 @@ int gm_options_set(struct gm_options *options, const char *name, const char *tex
 
 /*
  * Read a configuration file: lines of `name = value`, empty lines, and comments from a '#' at the
- * start of a line or after a blank. Returns 0, or -errno with one line in `why`; -ENOENT if there
- * is no such file.
+ * start of a line or after a blank. It must be a file of at most GM_CONFIG_MAX that nobody but root
+ * and this process's user can write, and not change while it is read. Returns 0, or -errno with one
+ * line in `why`; -ENOENT if there is no such file.
  */
 int gm_options_load(struct gm_options *options, const char *path, char *why, size_t why_size);
 

@@ -214,14 +214,6 @@ what="a second daemon whose lock file is gone"
 mv "$GPUMUX_SOCKET.lock" "$dir/lock.away"
 expect 1 "another program listens on $GPUMUX_SOCKET" "$daemon" --socket "$GPUMUX_SOCKET"
 mv "$dir/lock.away" "$GPUMUX_SOCKET.lock"
-what="SIGHUP"
-kill -HUP "$pid"
-if within "$patience" grep -q "SIGHUP: the configuration is read at start only" "$dir/daemon.out" && is_up; then
-    ok "$what: says that it is not read again, and goes on"
-else
-    bad "$what"
-fi
-
 # --- clients ---
 
 # client HEX...: connect, send each message, print the reason of the refusal that comes back.

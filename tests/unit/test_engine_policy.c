@@ -269,6 +269,85 @@ static void test_wishes(void **state)
     assert_int_equal(class_of(5), GM_CLASS_LATENCY);
 }
 
+static struct gm_engine_tuning tuning_now(void)
+{
+    return (struct gm_engine_tuning){.best_class = engine->config.best_class};
+}
+
+/* New rules hold for programs that run: but for what an administrator said, and for memory. What
+ * their users said ends where they may not say it any more. */
+static void test_tuning(void **state)
+{
+    (void)state;
+    struct gm_engine_tuning tuning = tuning_now();
+    rule("command=train class=batch weight=0.5 share=50% cap=500M");
+    rule("command=idle paused");
+    join(0, ALICE, "train", 0);
+    join(1, ALICE, "train", 0);
+    join(2, ALICE, "idle", 0);
+    join(3, ALICE, "app", wish(GM_CLASS_INTERACTIVE));
+    join(4, 0, "app", wish(GM_CLASS_INTERACTIVE));
+    assert_int_equal(set_app(0, 1, "weight=2"), 1);
+    assert_int_equal(set_app(0, 1, "share=100%"), 1); /* takes it back, the rule's too */
+    assert_int_equal(set_app(ALICE, 3, "paused=yes"), 1);
+
+    rules.n = 0;
+    rule("command=train class=interactive weight=0.25 share=25% cap=100M oversize=host");
+    rule("command=app class=batch");
+    gm_engine_take_tuning(engine, &tuning);
+    assert_int_equal(class_of(0), GM_CLASS_INTERACTIVE);
+    assert_int_equal(policy(0).weight, 250);
+    assert_int_equal(policy(0).share, 250);
+    assert_int_equal(engine->apps[0].cap.bytes, 500ull << 20);
+    assert_false(engine->apps[0].client->is_oversize);
+    assert_int_equal(class_of(1), GM_CLASS_INTERACTIVE);
+    assert_int_equal(policy(1).weight, 2000);
+    assert_int_equal(policy(1).share, GM_SCHED_SHARE_ALL);
+    assert_false(policy(2).is_paused);
+    assert_int_equal(class_of(3), GM_CLASS_BATCH); /* interactive is better than that */
+    assert_true(policy(3).is_paused);
+    assert_int_equal(class_of(4), GM_CLASS_INTERACTIVE); /* root's may say anything */
+
+    /* Whose cap that is, is not said of the rule that came later. */
+    char text[512];
+    assert_false(gm_engine_rule_of(engine, 0, GM_SET_CAP, text, sizeof text));
+    assert_true(gm_engine_rule_of(engine, 0, GM_SET_SHARE, text, sizeof text));
+    assert_false(gm_engine_rule_of(engine, 1, GM_SET_WEIGHT, text, sizeof text));
+
+    rules.n = 0;
+    rule("command=idle paused");
+    gm_engine_take_tuning(engine, &tuning);
+    assert_int_equal(class_of(0), GM_CLASS_AUTO);
+    assert_int_equal(policy(0).weight, GM_SCHED_WEIGHT);
+    assert_true(policy(2).is_paused);
+    assert_string_equal(gm_engine_pauser(engine, 2, text, sizeof text),
+                        "the rule command=idle paused");
+    assert_int_equal(set_app(0, 2, "paused=no"), 1);
+    gm_engine_take_tuning(engine, &tuning);
+    assert_false(policy(2).is_paused);
+
+    /* The best class that users may take. */
+    join(5, ALICE, "other", wish(GM_CLASS_INTERACTIVE));
+    assert_int_equal(class_of(5), GM_CLASS_INTERACTIVE);
+    tuning.best_class = GM_CLASS_AUTO;
+    gm_engine_take_tuning(engine, &tuning);
+    assert_int_equal(class_of(5), GM_CLASS_AUTO);
+
+    /* Values that programs are told, within what the GPU allows. */
+    engine->least_grace_ns = 100 * GM_MS;
+    tuning.idle_ns = 7;
+    tuning.grace_ns = GM_MS;
+    tuning.drain_deadline_ns = 8;
+    tuning.best_effort_share = 9;
+    tuning.is_prefetching = true;
+    gm_engine_take_tuning(engine, &tuning);
+    assert_int_equal(engine->config.idle_ns, 7);
+    assert_int_equal(engine->config.grace_ns, 100 * GM_MS);
+    assert_int_equal(engine->config.drain_deadline_ns, 8);
+    assert_int_equal(engine->config.best_effort_share, 9);
+    assert_true(engine->config.is_prefetching);
+}
+
 /* Who may have more memory than the budget: the option, over it a rule, over it the program and its
  * user, who may not if an administrator says so. */
 static void test_oversize(void **state)
@@ -519,7 +598,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         POLICY(test_first),        POLICY(test_wishes),         POLICY(test_oversize),
         POLICY(test_own_programs), POLICY(test_administrators), POLICY(test_selections),
-        POLICY(test_all_or_none),  POLICY(test_caps),
+        POLICY(test_all_or_none),  POLICY(test_caps),           POLICY(test_tuning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -376,6 +376,83 @@ static void test_rules(void **state)
         free(argv[--argc]);
 }
 
+/* A file that others can write, or that never ends, is none. */
+static void test_files(void **state)
+{
+    (void)state;
+    const char *text = "slice = 9s\n";
+    char path[160];
+    assert_int_equal(load(text), 0);
+    assert_int_equal(chmod(file, 0646), 0);
+    assert_int_equal(gm_options_load(&options, file, why, sizeof why), -EPERM);
+    assert_non_null(strstr(why, "every user may write it"));
+    assert_int_equal(chmod(file, 0664), 0);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(file, 65534, 0), 0);
+        gm_options_init(&options);
+        assert_int_equal(gm_options_load(&options, file, why, sizeof why), -EPERM);
+        assert_non_null(strstr(why, "belongs to user 65534"));
+        assert_int_equal(options.slice, 4 * GM_S);
+        assert_int_equal(chown(file, 0, 0), 0);
+    }
+    assert_int_equal(truncate(file, GM_CONFIG_MAX + 1), 0);
+    assert_int_equal(gm_options_load(&options, file, why, sizeof why), -EFBIG);
+    assert_int_equal(unlink(file), 0);
+
+    snprintf(path, sizeof path, "%s/fifo", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(gm_options_load(&options, path, why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "is not a file"));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(gm_options_load(&options, "/dev/null", why, sizeof why), 0);
+    assert_int_equal(gm_options_load(&options, "/dev/zero", why, sizeof why), -EINVAL);
+}
+
+/* What is the same before and after a reload. */
+static void test_same(void **state)
+{
+    (void)state;
+    static struct gm_options before;
+    const struct gm_option_row *rows = gm_option_rows;
+    assert_int_equal(load("rule = user=0 class=batch\nsocket = /a/longer/one\ndisk = /tmp:1G\n"),
+                     0);
+    assert_int_equal(gm_options_set(&options, "gpu-budget", "50%", 9, why, sizeof why), 0);
+    before = options;
+    for (size_t i = 0; i < GM_OPTIONS; i++)
+        assert_true(gm_option_is_same(&rows[i], &before, &options));
+    options.socket[sizeof "/a/longer/one" + 1] = 'x'; /* of a longer path before it */
+    options.rules.rule[0].line = 7;
+    for (size_t i = 0; i < GM_OPTIONS; i++)
+        assert_true(gm_option_is_same(&rows[i], &before, &options));
+    options.rules.rule[0].uid = 5; /* the user has another number now */
+    assert_false(gm_option_is_same(&rows[GM_OPTION_rules], &before, &options));
+    options.rules = before.rules;
+    options.rules.rule[0].settings.class = GM_CLASS_LATENCY;
+    assert_false(gm_option_is_same(&rows[GM_OPTION_rules], &before, &options));
+    options.disk.bytes++;
+    assert_false(gm_option_is_same(&rows[GM_OPTION_disk], &before, &options));
+    options.gpu_budget.percent++;
+    assert_false(gm_option_is_same(&rows[GM_OPTION_gpu_budget], &before, &options));
+    options.idle++;
+    assert_false(gm_option_is_same(&rows[GM_OPTION_idle], &before, &options));
+    options.shared_gpu = true;
+    assert_false(gm_option_is_same(&rows[GM_OPTION_shared_gpu], &before, &options));
+}
+
+static void test_check(void **state)
+{
+    (void)state;
+    char config[160];
+    const char *right = "idle = 1s\n", *wrong = "\nidle = 1\n";
+    snprintf(config, sizeof config, "--config=%s", file);
+    write_file(right, strlen(right));
+    assert_int_equal(parse("--check", config, NULL), GM_OPTIONS_CHECK);
+    write_file(wrong, strlen(wrong));
+    assert_int_equal(parse("--check", config, NULL), -EINVAL);
+    assert_non_null(strstr(why, ":2: idle"));
+    assert_int_equal(parse("--check", "--levels=0", NULL), -ERANGE);
+}
+
 /* A short buffer for the line is cut, never overrun. */
 static void test_short_why(void **state)
 {
@@ -396,6 +473,8 @@ int main(void)
         cmocka_unit_test(test_file),         cmocka_unit_test(test_file_mistakes),
         cmocka_unit_test(test_precedence),   cmocka_unit_test(test_short_why),
         cmocka_unit_test(test_policies),     cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_files),        cmocka_unit_test(test_same),
+        cmocka_unit_test(test_check),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

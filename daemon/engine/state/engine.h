@@ -109,6 +109,15 @@ struct gm_engine_config {
     void *arg;
 };
 
+/* What of the options changes while the daemon runs: as the members of gm_engine_config. So do the
+ * rules, in their place. */
+struct gm_engine_tuning {
+    bool is_prefetching;
+    enum gm_sched_class best_class;
+    uint64_t idle_ns, grace_ns, drain_deadline_ns;
+    uint32_t best_effort_share;
+};
+
 /* What a program asks for itself, as HELLO told it: not checked. */
 struct gm_wishes {
     uint32_t class;    /* 0 not said, 1 + enum gm_sched_class */

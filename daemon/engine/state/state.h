@@ -239,11 +239,12 @@ struct gm_app {
     bool is_part_stopped; /* ... or that of another one of its group */
     struct {              /* policy.c; timeslices.c: timeslice_us */
         struct gm_settings admin, own; /* what was said of it, by whom */
-        bool is_limited;               /* its share of the GPU's time is */
-        uint64_t timeslice_us;         /* as it was told; 0: the driver's own */
-        char ignored[384];             /* what its environment asked for in vain; "": nothing */
-        uid_t pauser;                  /* the administrator who paused it, */
-        bool is_paused_by_rule;        /* ... or a rule */
+        uint32_t said;          /* what an administrator said of it: a rule says no more of that */
+        bool is_limited;        /* its share of the GPU's time is */
+        uint64_t timeslice_us;  /* as it was told; 0: the driver's own */
+        char ignored[384];      /* what its environment asked for in vain; "": nothing */
+        uid_t pauser;           /* the administrator who paused it, */
+        bool is_paused_by_rule; /* ... or a rule */
     } policy;
     uint32_t level_noted; /* log.c: as it last told it */
     bool is_vacating;     /* budget.c: as long as it is paused its memory is to leave the GPU */
@@ -431,6 +432,7 @@ struct gm_engine {
                             */
     uint64_t first_budget; /* at the start */
     bool is_budget_auto;   /* it follows what the device has; else it was given */
+    uint64_t least_grace_ns;  /* whatever --grace says: open.c */
     uint64_t device_reserve;  /* of the device, that is left to others: core/room.h */
     uint64_t budget_check_at; /* look then what the device has; 0: no need to */
     struct gm_lately frames_lately, pinned_lately; /* bytes that were needed */

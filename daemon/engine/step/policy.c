@@ -1,7 +1,8 @@
 /* clang-format off */
 /*
- * The settings of programs, which it owns. Called by apps.c for new ones, by step.c for SET, and
- * by feed.c, which it tells what holds.
+ * The settings of programs, which it owns, and the options that change while the daemon runs.
+ * Called by apps.c for new ones, by step.c for SET and TUNE, and by feed.c, which it tells what
+ * holds.
  *
  * Settings have two layers:
  *
@@ -12,6 +13,10 @@
  * greater weight or share, no resuming, not larger than the budget. If the admin layer sets
  * nothing, the limits are --best-class and weight 1, and who says nothing is as --oversize says. Root and the daemon's own user are always administrators. An
  * administrator who sets the default takes the setting back, also that of a rule.
+ *
+ * When the rules change, what they said of a program ends, and what they say now begins; but what
+ * an administrator said of it stays, and so does how much memory it may have: it was given that.
+ * What its user said ends where it may not say so any more.
  */
 /* clang-format on */
 #include "daemon/engine/step/policy.h"
@@ -259,10 +264,10 @@ bool gm_engine_rule_of(const struct gm_engine *engine, uint32_t id, uint32_t set
     struct gm_settings ruled = {0};
     text[0] = '\0';
     const bool is_ruled =
-        (app->policy.admin.has & ~app->policy.own.has & setting) && engine->config.rules &&
-        engine->config.outlet.rule &&
+        (app->policy.admin.has & ~app->policy.own.has & ~app->policy.said & setting) &&
+        engine->config.rules && engine->config.outlet.rule &&
         engine->config.outlet.rule(engine->config.rules, app->uid, app->name, &ruled, text, size) &&
-        (ruled.has & setting);
+        (ruled.has & setting) && (setting != GM_SET_CAP || ruled.cap == app->policy.admin.cap);
     if (!is_ruled)
         text[0] = '\0';
     return is_ruled;
@@ -271,8 +276,12 @@ bool gm_engine_rule_of(const struct gm_engine *engine, uint32_t id, uint32_t set
 bool gm_engine_total_rule_of(const struct gm_engine *engine, uint32_t id, char *text, size_t size)
 {
     const struct gm_engine_outlet *outlet = &engine->config.outlet;
+    struct gm_user_totals totals;
     text[0] = '\0';
-    return outlet->total_rule &&
+    if (!engine->config.rules || !outlet->total_rule)
+        return false;
+    outlet->totals(engine->config.rules, engine->apps[id].uid, &totals);
+    return totals.gpu == engine->apps[id].cap.user_gpu && /* else an earlier rule says it */
            outlet->total_rule(engine->config.rules, engine->apps[id].uid, text, size);
 }
 
@@ -523,6 +532,7 @@ static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_r
             app->policy.is_paused_by_rule = false;
             app->policy.pauser = request->asker;
         }
+        app->policy.said |= request->settings.has;
         overlay(&app->policy.admin, &request->settings);
         app->policy.admin.has &= ~unsaid(&request->settings);
         app->policy.own.has &= ~request->settings.has;
@@ -613,4 +623,66 @@ int gm_engine_apply_set(struct gm_engine *engine, const struct gm_set_request *r
             set_one(engine, id, request);
     *done = (struct gm_set_done){.changed = counted, .later = why_later(engine, request)};
     return 0;
+}
+
+/* New rules, and a new best class. */
+
+#define GM_SET_RETAKEN (GM_SET_CLASS | GM_SET_WEIGHT | GM_SET_SHARE | GM_SET_PAUSED)
+
+static void retake_rule(struct gm_engine *engine, uint32_t id, char *text, size_t size)
+{
+    struct gm_app *app = &engine->apps[id];
+    const uint32_t may = GM_SET_RETAKEN & ~app->policy.said;
+    struct gm_settings ruled = {0};
+    text[0] = '\0';
+    if (engine->config.rules)
+        engine->config.outlet.rule(engine->config.rules, app->uid, app->name, &ruled, text, size);
+    ruled.has &= may;
+    app->policy.admin.has &= ~may;
+    overlay(&app->policy.admin, &ruled);
+    if (may & GM_SET_PAUSED)
+        app->policy.is_paused_by_rule = pauses(&ruled);
+}
+
+/* What its user may not say any more. */
+static void unsay(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    char why[192];
+    for (uint32_t setting = 1; setting <= GM_SET_RETAKEN; setting <<= 1) {
+        struct gm_settings one = app->policy.own;
+        one.has &= setting & GM_SET_RETAKEN;
+        if (gm_engine_is_admin(app->uid) || may_say(engine, id, &one, why, sizeof why))
+            continue;
+        app->policy.own.has &= ~setting;
+        gm_engine_emit(engine,
+                       &(struct gm_event){.kind = GM_EVENT_IGNORED, .app = id, .ignored.why = why});
+    }
+}
+
+void gm_engine_take_tuning(struct gm_engine *engine, const struct gm_engine_tuning *tuning)
+{
+    struct gm_engine_config *config = &engine->config;
+    char text[512];
+    config->is_prefetching = tuning->is_prefetching;
+    config->best_class = tuning->best_class;
+    config->idle_ns = tuning->idle_ns;
+    config->grace_ns =
+        tuning->grace_ns > engine->least_grace_ns ? tuning->grace_ns : engine->least_grace_ns;
+    config->drain_deadline_ns = tuning->drain_deadline_ns;
+    config->best_effort_share = tuning->best_effort_share;
+    for (uint32_t id = 0; id < config->max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        if (app->state == GM_APP_UNUSED || app->state == GM_APP_GONE)
+            continue;
+        const struct gm_settings admin = app->policy.admin, own = app->policy.own;
+        retake_rule(engine, id, text, sizeof text);
+        unsay(engine, id);
+        if (is_same(&admin, &app->policy.admin) && is_same(&own, &app->policy.own))
+            continue;
+        if (text[0])
+            gm_engine_emit(
+                engine, &(struct gm_event){.kind = GM_EVENT_RULED, .app = id, .ruled.rule = text});
+        gm_engine_apply_policy(engine, id);
+    }
 }

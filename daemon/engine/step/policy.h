@@ -7,6 +7,8 @@
 /* What gm_engine_set does. */
 int gm_engine_apply_set(struct gm_engine *engine, const struct gm_set_request *request,
                         struct gm_set_done *done, char *why, size_t why_size);
+/* What gm_engine_tune does. */
+void gm_engine_take_tuning(struct gm_engine *engine, const struct gm_engine_tuning *tuning);
 /* Have the scheduler know what holds for the app. Returns that. */
 struct gm_sched_policy gm_engine_apply_policy(struct gm_engine *engine, uint32_t app);
 

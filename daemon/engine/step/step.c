@@ -146,6 +146,9 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         error = gm_engine_apply_set(engine, input->set.request, input->set.done, input->set.why,
                                     input->set.why_size);
         break;
+    case GM_INPUT_TUNE:
+        gm_engine_take_tuning(engine, input->tuning);
+        break;
     case GM_INPUT_TRIM:
         gm_engine_trim_memory(engine, input->trim.asker, input->trim.trimmed);
         break;

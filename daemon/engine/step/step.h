@@ -23,6 +23,7 @@ enum gm_input_kind {
     GM_INPUT_PINNED,      /* pinned memory has grown, or was refused */
     GM_INPUT_LOST,        /* the GPU is lost: it decides nothing any more */
     GM_INPUT_SET,         /* an administrator or a user says something of programs */
+    GM_INPUT_TUNE,        /* options and rules have changed */
     GM_INPUT_TRIM,        /* ... wants memory back */
     GM_INPUT_SAVE,        /* the daemon is about to end */
 };
@@ -45,6 +46,7 @@ struct gm_input {
             char *why;
             size_t why_size;
         } set;
+        const struct gm_engine_tuning *tuning; /* TUNE */
         struct {
             uid_t asker;
             struct gm_trimmed *trimmed;

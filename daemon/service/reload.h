@@ -1,0 +1,46 @@
+/*
+ * Reads the options again while the daemon runs: the same command line, the configuration file and
+ * its rules. A mistake changes nothing. What may change (LIVE in options.def) changes at once; what
+ * else is different is named, and needs a restart.
+ *
+ * A worker reads, as the file or the names of users may be on a network; the loop then changes.
+ * Owns struct gm_reload. main makes it. Loop thread only.
+ */
+#ifndef GM_DAEMON_SERVICE_RELOAD_H
+#define GM_DAEMON_SERVICE_RELOAD_H
+
+#include <stdbool.h>
+#include <uv.h>
+
+#include "daemon/engine/machine.h"
+#include "daemon/service/options.h"
+
+struct gm_reload {
+    uv_work_t work;
+    uv_loop_t *loop;
+    struct gm_options *options; /* those that hold */
+    struct gm_machine *machine; /* NULL: it ends */
+    int argc;
+    char **argv;
+    bool is_running;          /* the worker is at it */
+    bool is_wanted;           /* ... and the file may have changed since: read it again then */
+    struct gm_options fresh;  /* the worker's */
+    int error;                /* ... what came of it */
+    char why[PATH_MAX + 512]; /* ... and the mistake */
+};
+
+/* `options`, which were parsed from these words, `machine` and the words outlive it. */
+void gm_reload_init(struct gm_reload *reload, uv_loop_t *loop, struct gm_options *options,
+                    struct gm_machine *machine, int argc, char **argv);
+
+/* Read them again. What came of it is one line of the log, and one for each option that needs a
+ * restart. */
+void gm_reload_begin(struct gm_reload *reload);
+
+/* The machine ends: what the worker still reads changes nothing. Run the loop afterwards. */
+void gm_reload_stop(struct gm_reload *reload);
+
+/* Of what has been read only what was said of the engine. */
+struct gm_engine_tuning gm_reload_tuning(const struct gm_options *options);
+
+#endif

@@ -1,0 +1,101 @@
+#!/bin/sh
+# The configuration is read again on SIGHUP: what can change changes, for running programs too; what cannot is named; a mistake
+# changes nothing. And `gpumuxd --check`, without a GPU and beside the daemon.
+. "$(dirname "$0")/lib.sh"
+conf=$dir/gpumux.conf
+unset GPUMUX_CLASS
+
+# reload TEXT: SIGHUP, and a line of the log with TEXT. Each such line comes once in this test.
+has_lines() {
+    is_up && [ "$(grep -cF -- "$2" "$dir/daemon.out")" -ge "$1" ]
+}
+reload() {
+    kill -HUP "$(pid_of daemon)"
+    within 20 has_lines 1 "$1" || fail "the log lacks \"$1\""
+    say "$1"
+}
+
+check() {
+    check_code=$1
+    check_text=$2
+    shift 2
+    env LD_LIBRARY_PATH=/nonexistent "$BUILD/daemon/gpumuxd" --check --config "$conf" "$@" > "$dir/said" 2>&1
+    code=$?
+    [ "$code" = "$check_code" ] || fail "--check ended with $code: $(cat "$dir/said")"
+    grep -qF -- "$check_text" "$dir/said" || [ -z "$check_text" ] || fail "--check: $(cat "$dir/said")"
+    [ -n "$check_text" ] || [ ! -s "$dir/said" ] || fail "--check says $(cat "$dir/said")"
+}
+
+printf '%s\n' 'slice = 100ms' 'drain-deadline = 3s' "rule = command=gm_worker_proc* class=batch weight=0.5" > "$conf"
+check 0 ''
+start_mlfq --config "$conf" --log-level info
+app one proc --bytes 40M --iterations 2 --seed 1 --go "$dir/go"
+app two linked --bytes 40M --iterations 2 --seed 2 --go "$dir/go"
+await_ready one
+await_ready two
+$ctl set "$(pid_of two)" weight=2 > /dev/null || fail "set"
+
+# has APP TEXT
+has() {
+    take_status
+    app_has "$(pid_of "$1")" "$2" || fail "$1: $(app_of "$(pid_of "$1")")"
+}
+has one '"class":"batch","weight":0.5'
+has two '"class":"auto","weight":2'
+
+# New values hold; a setting of mux-ctl is stronger; what cannot change is named, with its place.
+printf '%s\n' '# mine' 'slice = 200ms' 'drain-deadline = 4s' 'best-class = auto' "rule = command=* class=interactive weight=0.25" > "$conf"
+check 0 ''
+reload "SIGHUP: read $conf again: changed: best-class, rule, drain-deadline"
+has_lines 1 "$conf:2: slice has changed, which needs a restart" || fail "slice is not named"
+has one '"class":"interactive","weight":0.25'
+has two '"class":"interactive","weight":2'
+grep -q '"drain_deadline_s":4,' "$dir/status.json" || fail "drain-deadline is what it was"
+grep -q '"slice_s":0.1,' "$dir/status.json" || fail "slice has changed"
+grep -q '"rules":\["command=\* class=interactive weight=0.25"\]' "$dir/status.json" || fail "the status tells no new rules"
+
+# A mistake changes nothing, and its place is said. The daemon reads on.
+mistake() {
+    check 1 "$1"
+    reload "SIGHUP: nothing was changed: $1"
+    has one '"class":"interactive","weight":0.25'
+}
+printf '%s\n' 'drain-deadline = 5s' 'rule = command=* paused' 'idel = 3s' > "$conf"
+mistake "$conf:3: no option has the name \"idel\""
+printf '%s\n' 'drain-deadline = 5s' 'rule = command=gm_worker' > "$conf"
+mistake "$conf:2: rule: sets nothing"
+printf 'drain-deadline = 5s\nrule = user=ro' > "$conf" # half a file
+mistake "$conf:2: rule: "
+printf 'drain-deadline = 5s\n%0100000d\n' 0 > "$conf"
+mistake "$conf:2: the line is too long, or not text"
+yes '# nothing' | head -c 2M > "$conf"
+mistake "$conf: is larger than 1024 KiB"
+rm "$conf"
+mistake "$conf: cannot be read: No such file"
+mkdir "$conf"
+mistake "$conf: cannot be read: Is a directory"
+rmdir "$conf"
+mkfifo "$conf" # nobody writes it: who waited for that would hang
+mistake "$conf: is not a file"
+rm "$conf"
+printf 'drain-deadline = 5s\n' > "$conf"
+chmod 666 "$conf"
+mistake "$conf: every user may write it"
+chmod 644 "$conf"
+if [ "$(id -u)" = 0 ]; then
+    chown 65534 "$conf"
+    mistake "$conf: belongs to user 65534"
+    chown 0 "$conf"
+fi
+
+# Rules end, too; and what holds is what was read last, however often one asks.
+printf 'drain-deadline = 5s\n' > "$conf"
+for _ in 1 2 3 4 5 6 7 8 9 10; do kill -HUP "$(pid_of daemon)"; done
+reload "SIGHUP: read $conf again: changed: best-class, rule, drain-deadline"
+within 20 has_lines 1 "again: nothing has changed that can change now" || fail "it was read once"
+has one '"class":"auto","weight":1'
+has two '"class":"auto","weight":2'
+: > "$dir/go"
+expect_pass one two
+expect_empty
+stop_daemon
