@@ -199,7 +199,7 @@ def run(rig):
         daemon = r.Daemon(rig, **options)
         daemons = [daemon if args.marking else None] * 2 + [daemon]
         if args.marking:
-            daemons[-1] = asking = r.Daemon(rig, "asking", shared_gpu=True, oversize="host", **options)
+            daemons[-1] = asking = r.Daemon(rig, "asking", shared_gpu=True, oversize="host", fit="working-set", **options)
             filler = r.App(rig, "filler", budget + 2**27, asking, piece=2**26)
         for start in range(args.starts):
             first = start * len(cores) // args.starts
