@@ -23,7 +23,7 @@ import time
 import traceback
 
 # Also what a bench takes from here as r.NAME.
-from actors import Absent, App, Daemon, Failure, Process, Stopped, tell_history, turn, under
+from actors import Absent, App, Daemon, Failure, Process, Stopped, fields, tell_history, turn, under
 from figures import (copy_ideal_ms, ideal_ms, mean, median, milliseconds, number, percent, show_goals, show_size,
                      size, sizes, spread, table)
 

@@ -25,11 +25,11 @@
 #   sh bench/run-gpu.sh build-portable --set working --budget 500 -- --cells three,hidden
 #
 # runs working: programs of which a turn touches a part. A cell takes two minutes. So runs --set multi: programs that take
-# turns; python3 bench/multi.py --list names its cells. What it costs to mark what work touches:
+# turns; python3 bench/multi.py --list names its cells. And --set mixes: many programs at once, on one GPU or several. What it costs to mark what work touches:
 #
 #   sh bench/run-gpu.sh build-portable --set overhead -- --marking --only launch-1,launch-8,graph-20,resnet50,decode
 #
-#   --set SET     memory, sched, overhead, latency, working or multi (memory)
+#   --set SET     memory, sched, overhead, latency, working, multi or mixes (memory)
 #   --workloads W,...  of latency (all but the chats)
 #   --budget S    all of it ends within so many seconds (380)
 #   --only NAME   this one of any set, or predict, idle, hash, shadows, first, models (oversize.py with models), or gate, disk, plan or sched, which need no GPU; may be given several
@@ -38,7 +38,7 @@
 #   --disk DIR    folder of the disk tier (/var/tmp)
 #   --simcuda     with small sizes on the simulated GPU, and no PyTorch: shows that everything runs, not how fast;
 #                 --budget 100 will do
-#   -- OPTION...  for overhead, working or multi itself
+#   -- OPTION...  for overhead, working, multi or mixes itself
 #
 # A result of each goes to $OUT/bench with the logs of all in one more file, eight files at most; without $OUT to
 # BUILD-DIR/bench/results. GM_COMMIT names the commit where there is no git. What a page quotes is kept as a summary:
@@ -81,7 +81,7 @@ while [ $# -gt 0 ]; do
 done
 [ "$budget" -ge 30 ] 2> /dev/null || usage
 case $set in
-memory | sched | overhead | latency | working | multi) ;;
+memory | sched | overhead | latency | working | multi | mixes) ;;
 *) usage ;;
 esac
 command -v python3 > /dev/null 2>&1 || { echo "run-gpu: no python3"; exit 1; }
@@ -144,7 +144,7 @@ weight() {
     batch) echo 30 ;;
     pipeline) echo 12 ;;
     first) echo 90 ;;
-    overhead | latency | working | multi) echo 92 ;;
+    overhead | latency | working | multi | mixes) echo 92 ;;
     gate | disk | plan | sched | idle | hash | predict) echo 10 ;;
     shadows) echo 30 ;;
     models) echo 60 ;;
@@ -174,7 +174,7 @@ is_wanted() {
     case $1 in
     copy | link | tiers | prefetch | switch | oversize) [ "$set" = memory ] ;;
     interactive | batch | pipeline) [ "$set" = sched ] ;;
-    overhead | latency | working | multi) [ "$set" = "$1" ] ;;
+    overhead | latency | working | multi | mixes) [ "$set" = "$1" ] ;;
     *) return 1 ;;
     esac
 }
@@ -287,6 +287,8 @@ script working ${simcuda:+--programs app --link-bytes 32M --link-rounds 1 --pool
 # shellcheck disable=SC2086
 script multi ${simcuda:+--link-bytes 32M --link-rounds 1 --programs app --piece 8M \
     --decoder 32M --cnn 32M --kernel 32M --pair-budget 64M --warm 300ms --block 400ms --rounds 1 --turns 100ms} $options
+# shellcheck disable=SC2086
+script mixes ${simcuda:+--card 64M --alone 50ms --cells W1-sa,W1-case,W1-now,W1-fit} $options
 # shellcheck disable=SC2086
 script predict ${simcuda:+--link-bytes 32M --link-rounds 1 --pool 64M --touch 16M --piece 4M --hidden 8M --quantum 100ms \
     --most 5s}

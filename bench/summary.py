@@ -104,6 +104,20 @@ def about_multi(result):
     yield from about_goals(result)
 
 
+def about_mixes(result):
+    yield f"{result['n_gpus']} GPUs, {show_size(result['card'])} each; seconds until all have ended, and in the mean"
+    rows = result["known"] + result["rows"]
+    alone = {row["mix"]: row["total_s"] for row in rows if row["side"] == "sa"}
+    for row in rows:
+        idle = ", ".join(map(percent, row["idle"]))
+        yield (f"{row['cell']}: {number(row['total_s'])} ({number(alone.get(row['mix'], 0) / row['total_s'], 2)} times SA), "
+               f"{number(row['mean_s'])}; idle {idle}" + (f"; {number(row['moved'] / 2**30)} GiB moved" if "moved" in row else "")
+               + (f"; {len(row['failed'])} programs failed" if row["failed"] else ""))
+    for name, why in result["left_out"]:
+        yield f"not measured: {name}: {why}"
+    yield from about_goals(result)
+
+
 def about_predict(result):
     for row in result["rows"]:
         if "places" in row:

@@ -8,11 +8,11 @@
  */
 #include "tests/simcuda/sim.h"
 
-#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/mix_math.h"
 #include "daemon/memory/hash_layout.h"
 
 #define SPIN_POLL_NS 20000ull
@@ -260,6 +260,73 @@ static void run_hash(const struct hash *a)
     sim_hash_chunks(&a->launch);
 }
 
+/* Those of bench/mix.cu: all have the same parameters, and x as many elements for each of y. */
+struct mix {
+    const float *x;
+    float *y;
+    uint64_t n;
+    uint32_t what;
+};
+#define MIX(name, per_element, value)                                                              \
+    static void run_mix_##name(const struct mix *a)                                                \
+    {                                                                                              \
+        touch(a->x, (per_element)*a->n * sizeof *a->x, READS);                                     \
+        touch(a->y, a->n * sizeof *a->y, WRITES);                                                  \
+        EACH(i, a->n)                                                                              \
+        {                                                                                          \
+            a->y[i] = value;                                                                       \
+        }                                                                                          \
+    }
+MIX(start, 0, gm_mix_random(a->what, i))
+MIX(square, 1, a->x[i] * a->x[i])
+MIX(price, 1, gm_mix_price(a->x[i]))
+MIX(activate, 1, gm_mix_activation(a->x[i], a->what))
+MIX(blur, 1, gm_mix_blur(a->x, i, a->n, a->what))
+MIX(edges, 1, gm_mix_edges(a->x, i, a->n, a->what))
+MIX(blend, 1, 0.5f * (a->x[i] + a->y[i]))
+MIX(pool, 4, gm_mix_pool(a->x + 4 * i))
+
+static void weigh(float *weights, uint32_t n, uint32_t seed, float middle)
+{
+    for (uint32_t i = 0; i < n; i++)
+        weights[i] = gm_mix_random(seed, i) - middle;
+}
+
+static void run_mix_convolve(const struct mix *a)
+{
+    float weights[9 * GM_MIX_FILTERS];
+    weigh(weights, 9 * GM_MIX_FILTERS, a->what, 0.4f);
+    touch(a->x, a->n * sizeof *a->x, READS);
+    touch(a->y, a->n * sizeof *a->y, WRITES);
+    EACH(i, a->n)
+    {
+        a->y[i] = gm_mix_convolve(a->x, i, a->n, a->what, weights);
+    }
+}
+
+static void run_mix_score(const struct mix *a)
+{
+    float weights[GM_MIX_WEIGHTS];
+    weigh(weights, GM_MIX_WEIGHTS, a->what, 0.5f);
+    touch(a->x, GM_MIX_FEATURES * a->n * sizeof *a->x, READS);
+    touch(a->y, a->n * sizeof *a->y, WRITES);
+    EACH(i, a->n)
+    {
+        a->y[i] = gm_mix_score(a->x + GM_MIX_FEATURES * i, weights);
+    }
+}
+
+static void run_mix_reduce(const struct mix *a)
+{
+    uint64_t sum = 0;
+    touch(a->x, a->n * sizeof *a->x, READS);
+    EACH(i, a->n)
+    {
+        sum += gm_mix_whole(a->x[i]);
+    }
+    __atomic_fetch_add((uint64_t *)(void *)a->y, sum, __ATOMIC_RELAXED);
+}
+
 struct empty {
     char unused;
 };
@@ -295,6 +362,27 @@ RUN(count);
 RUN(hash);
 RUN(empty);
 
+#define RUN_MIX(name)                                                                              \
+    static void call_mix_##name(const uint8_t *params)                                             \
+    {                                                                                              \
+        struct mix a;                                                                              \
+        memcpy(&a, params, sizeof a);                                                              \
+        run_mix_##name(&a);                                                                        \
+    }
+#define MIXES(X)                                                                                   \
+    X(start)                                                                                       \
+    X(square)                                                                                      \
+    X(price)                                                                                       \
+    X(activate)                                                                                    \
+    X(blur)                                                                                        \
+    X(edges)                                                                                       \
+    X(blend)                                                                                       \
+    X(pool)                                                                                        \
+    X(convolve)                                                                                    \
+    X(score)                                                                                       \
+    X(reduce)
+MIXES(RUN_MIX)
+
 #define KERNEL(name, n, ...)                                                                       \
     {                                                                                              \
         "gm_" #name, call_##name, n,                                                               \
@@ -306,6 +394,8 @@ RUN(empty);
     {                                                                                              \
         offsetof(struct name, member), sizeof(((struct name *)0)->member)                          \
     }
+
+#define KERNEL_MIX(name) KERNEL(mix_##name, 4, P(mix, x), P(mix, y), P(mix, n), P(mix, what)),
 
 static const struct sim_kernel kernels[] = {
     KERNEL(fill, 3, P(fill, p), P(fill, n), P(fill, seed)),
@@ -328,7 +418,7 @@ static const struct sim_kernel kernels[] = {
            P(count, steps), P(count, mismatches)),
     KERNEL(hash, 1, P(hash, launch)),
     KERNEL(empty, 0, {0, 0}),
-};
+    MIXES(KERNEL_MIX)};
 
 const struct sim_kernel *sim_kernel_find(const char *name, size_t length)
 {
