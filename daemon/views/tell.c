@@ -225,6 +225,20 @@ static void tell_share(const struct gm_event *event, const char *who)
         gm_log(GM_LOG_DEBUG, "%s opens share %" PRIu32 " of app %" PRIu32 ": %" PRIu64 " MiB", who,
                event->opened.share, event->opened.owner, event->opened.bytes >> 20);
         break;
+    case GM_EVENT_UNITED:
+        if (event->united.is_made)
+            gm_log(GM_LOG_INFO,
+                   "%s has memory of app %" PRIu32 " (pid %d) open, on several GPUs: they run "
+                   "together as group \"%s\"",
+                   who, event->united.owner, (int)event->united.owner_pid, event->united.group);
+        else
+            gm_log(GM_LOG_WARN,
+                   "%s has memory of app %" PRIu32 " (pid %d) open, on several GPUs, and does not "
+                   "run together with it: %s",
+                   who, event->united.owner, (int)event->united.owner_pid,
+                   event->united.is_large ? "a GPU has no room for both"
+                                          : "each has a GPUMUX_GROUP of its own");
+        break;
     default:
         gm_log(GM_LOG_WARN,
                "app %" PRIu32 " (pid %d, %s, uid %" PRIu32 ") may not open what uid %" PRIu32
@@ -412,6 +426,7 @@ void gm_view_tell(const struct gm_event *event)
     case GM_EVENT_NOT_SHARED:
     case GM_EVENT_UNSHARED:
     case GM_EVENT_OPENED:
+    case GM_EVENT_UNITED:
     case GM_EVENT_NOT_OPENED:
         tell_share(event, who);
         break;

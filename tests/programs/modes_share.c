@@ -386,25 +386,78 @@ void gm_mode_misuse(struct gm_worker *worker)
     worker->done = 1;
 }
 
+#define ROUNDS_MAX 1000u
+#define BOX_BYTES (2u << 20)
+
 /* What two programs that are tied share: words that their GPU work writes and waits for. */
 struct gm_tie {
     _Atomic uint32_t members; /* that have come */
-    uint32_t reserved[15];
-    uint32_t word[2][1000]; /* of each member, by round: 1 when its work is there */
+    _Atomic uint32_t is_made[2], closed;
+    uint32_t reserved[12];
+    uint32_t word[2][ROUNDS_MAX]; /* of each member, by round: 1 when its work is there */
+    CUipcMemHandle box[2];        /* ranks: of device memory with the words that each waits for */
 };
+
+/* Where a member writes its words, and where it waits for the other's. */
+struct gm_tie_end {
+    CUdeviceptr own, theirs;
+};
+
+static struct gm_tie_end tie_on_host(const struct gm_worker *worker, struct gm_tie *tie,
+                                     uint32_t me)
+{
+    CUdeviceptr at;
+    GM_CU(worker, cuMemHostRegister, tie, sizeof(*tie), CU_MEMHOSTREGISTER_DEVICEMAP);
+    GM_CU(worker, cuMemHostGetDevicePointer, &at, tie, 0);
+    at += offsetof(struct gm_tie, word);
+    return (struct gm_tie_end){.own = at + me * sizeof(tie->word[0]),
+                               .theirs = at + (1 - me) * sizeof(tie->word[0])};
+}
+
+/* Each waits in its own memory, and writes into the other's, which it has open. */
+static struct gm_tie_end tie_by_handles(const struct gm_worker *worker, struct gm_tie *tie,
+                                        uint32_t me)
+{
+    struct gm_tie_end end;
+    GM_CU(worker, cuMemAlloc, &end.theirs, BOX_BYTES);
+    GM_CU(worker, cuMemsetD32, end.theirs, 0, BOX_BYTES / 4);
+    GM_CU(worker, cuCtxSynchronize);
+    GM_CU(worker, cuIpcGetMemHandle, &tie->box[me], end.theirs);
+    atomic_store(&tie->is_made[me], 1);
+    while (!atomic_load(&tie->is_made[1 - me]))
+        rest();
+    GM_CU(worker, cuIpcOpenMemHandle, &end.own, tie->box[1 - me], LAZY);
+    return end;
+}
+
+static void untie(const struct gm_worker *worker, struct gm_tie *tie, const struct gm_tie_end *end,
+                  bool is_by_handles)
+{
+    if (!is_by_handles) {
+        GM_CU(worker, cuMemHostUnregister, tie);
+        return;
+    }
+    GM_CU(worker, cuIpcCloseMemHandle, end->own);
+    atomic_fetch_add(&tie->closed, 1);
+    while (atomic_load(&tie->closed) % 2 != 0)
+        rest();
+    GM_CU(worker, cuMemFree, end->theirs);
+}
 
 /*
  * Two programs, each of whose rounds waits on the GPU for the other's: as NCCL does, or an event of
- * another process. They meet in the file --signal, where each says in which round it is. Neither
- * ends unless both go on.
+ * another process. They meet in the file --signal. Neither ends unless both go on. Their words are
+ *
+ *   tied    in that file, which both have registered
+ *   ranks   in device memory of each, which the other one has open
  */
 void gm_mode_tied(struct gm_worker *worker)
 {
     struct gm_buffer *buffers = gm_buffers_make(worker, NULL);
+    const bool is_by_handles = strcmp(worker->mode, "ranks") == 0;
     struct gm_counter counter;
     struct gm_tie *tie = MAP_FAILED;
-    CUdeviceptr at;
-    if (worker->signal == NULL || worker->iterations > 1000)
+    if (worker->signal == NULL || worker->iterations > ROUNDS_MAX)
         gm_fail(worker, "--signal is missing, or more than 1000 rounds are too many");
     int fd = open(worker->signal, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd >= 0 && ftruncate(fd, sizeof(*tie)) == 0)
@@ -414,21 +467,20 @@ void gm_mode_tied(struct gm_worker *worker)
     close(fd);
     const uint32_t me = atomic_fetch_add(&tie->members, 1) % 2;
     gm_counter_make(worker, &counter);
-    GM_CU(worker, cuMemHostRegister, tie, sizeof(*tie), CU_MEMHOSTREGISTER_DEVICEMAP);
-    GM_CU(worker, cuMemHostGetDevicePointer, &at, tie, 0);
+    const struct gm_tie_end end =
+        is_by_handles ? tie_by_handles(worker, tie, me) : tie_on_host(worker, tie, me);
     gm_say_ready(worker);
     for (; worker->done < worker->iterations; worker->done++) {
-        const CUdeviceptr word = at + offsetof(struct gm_tie, word) + worker->done * 4;
-        CUdeviceptr theirs = word + (1 - me) * sizeof(tie->word[0]);
+        CUdeviceptr theirs = end.theirs + worker->done * 4;
         void *args[] = {&theirs};
         for (uint32_t i = 0; i < worker->allocs; i++)
             gm_buffer_turn(worker, &buffers[i], &counter, NULL);
-        GM_CU(worker, cuStreamWriteValue32, NULL, word + me * sizeof(tie->word[0]), 1, 0);
+        GM_CU(worker, cuStreamWriteValue32, NULL, end.own + worker->done * 4, 1, 0);
         gm_launch(worker, GM_KERNEL_SPIN_UNTIL, NULL, args);
         GM_CU(worker, cuStreamSynchronize, NULL);
     }
     worker->mismatches += gm_counter_read(worker, &counter, NULL);
-    GM_CU(worker, cuMemHostUnregister, tie);
+    untie(worker, tie, &end, is_by_handles);
     munmap(tie, sizeof(*tie));
     gm_counter_free(worker, &counter);
     gm_buffers_free(worker, buffers);

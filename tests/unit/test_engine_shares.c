@@ -111,6 +111,24 @@ bool gm_group_is_one(const struct gm_engine *e, uint32_t id, uint32_t other)
     return groups[id] == groups[other];
 }
 
+static uint32_t n_united;  /* how often groups were to be united, */
+static uint32_t united[2]; /* ... and whose, the last time */
+
+enum gm_union gm_group_unite(struct gm_engine *e, uint32_t id, uint32_t owner)
+{
+    (void)e;
+    united[0] = id;
+    united[1] = owner;
+    n_united++;
+    return GM_UNION_MADE;
+}
+
+const char *gm_group_name(const struct gm_group *group)
+{
+    (void)group;
+    return "";
+}
+
 struct gm_room_input gm_engine_room_input(const struct gm_engine *e, uint32_t id)
 {
     struct gm_room_input input = {.budget = gm_engine_offered(e),
@@ -396,6 +414,27 @@ static void leave(uint32_t id, uv_poll_t *poll)
     engine->apps[id].exit.poll = poll;
 }
 
+/* Who opens memory is to run with its owner, and nobody else is. */
+static void test_runs_together(void **state)
+{
+    (void)state;
+    uint64_t va = give(0, 64 * MIB);
+    share(0, va);
+    struct gm_msg_open ask = ask_for(0, 64 * MIB);
+    n_united = 0;
+    assert_int_equal(open_as(3, &ask), CUDA_ERROR_INVALID_VALUE); /* another user's */
+    ask.nonce[0]++;
+    assert_int_equal(open_as(1, &ask), CUDA_ERROR_INVALID_VALUE);
+    ask.nonce[0]--;
+    assert_int_equal(n_united, 0);
+    assert_int_equal(open_as(2, &ask), 0);
+    assert_int_equal(n_united, 1);
+    assert_int_equal(united[0], 2);
+    assert_int_equal(united[1], 0);
+    assert_int_equal(shut_as(2, AT), 0);
+    assert_int_equal(n_united, 1);
+}
+
 /* Both ends die, in either order. Its memory waits for the process that may still be running on it.
  */
 static void test_deaths(void **state)
@@ -566,6 +605,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_room_for_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_room_for_a_group, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_freed_while_open, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_runs_together, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deaths, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_batches, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_on_host, set_up, tear_down),

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/sums.h"
 #include "daemon/engine/state/round.h"
 
 /* ---- clients ---- */
@@ -62,18 +63,40 @@ int gm_groups_find(struct gm_groups *groups, const char *name, uid_t uid, struct
     return 0;
 }
 
-int gm_group_add(struct gm_group *group, struct gm_client *client)
+static void take_in(struct gm_group *group, struct gm_client *client)
 {
-    if (!group)
-        group = calloc(1, sizeof *group);
-    if (!group)
-        return -ENOMEM;
     struct gm_client **link = &group->clients;
     while (*link && (*link)->id < client->id)
         link = &(*link)->next;
     client->next = *link;
     *link = client;
     client->group = group;
+}
+
+static void let_go(struct gm_client *client)
+{
+    struct gm_client **link = &client->group->clients;
+    while (*link != client)
+        link = &(*link)->next;
+    *link = client->next;
+    client->group = NULL;
+}
+
+static void end_if_empty(struct gm_group *group)
+{
+    if (group->all)
+        gm_groups_sweep(group->all);
+    else if (!group->clients)
+        free(group);
+}
+
+int gm_group_add(struct gm_group *group, struct gm_client *client)
+{
+    if (!group)
+        group = calloc(1, sizeof *group);
+    if (!group)
+        return -ENOMEM;
+    take_in(group, client);
     return 0;
 }
 
@@ -82,15 +105,8 @@ void gm_group_remove(struct gm_client *client)
     struct gm_group *group = client->group;
     if (!group)
         return;
-    struct gm_client **link = &group->clients;
-    while (*link != client)
-        link = &(*link)->next;
-    *link = client->next;
-    client->group = NULL;
-    if (group->all)
-        gm_groups_sweep(group->all);
-    else if (!group->clients)
-        free(group);
+    let_go(client);
+    end_if_empty(group);
 }
 
 const struct gm_client *gm_group_clients(const struct gm_group *group)
@@ -109,6 +125,92 @@ const struct gm_client *gm_group_stopped(const struct gm_group *group)
         if (client->session && client->stop != GM_WHY_NONE)
             return client;
     return NULL;
+}
+
+/* ---- unions ---- */
+
+/* What its members need on the GPU of that index. */
+static uint64_t needed_on(const struct gm_group *group, uint32_t index)
+{
+    uint64_t bytes = 0;
+    for (const struct gm_client *client = group->clients; client; client = client->next) {
+        const struct gm_engine *engine = client->engines[index];
+        if (engine && engine->apps[client->id].session)
+            bytes += gm_room_needed(engine->table, client->id);
+    }
+    return bytes;
+}
+
+/* One of the engines of that index that they are apps of: all are the same. */
+static const struct gm_engine *engine_on(const struct gm_group *group, uint32_t index)
+{
+    for (const struct gm_client *client = group->clients; client; client = client->next)
+        if (client->engines[index] && client->session)
+            return client->engines[index];
+    return NULL;
+}
+
+/* How many GPUs both use between them, and whether each has room for what both need there. */
+static uint32_t count_gpus(const struct gm_group *a, const struct gm_group *b, bool *has_room)
+{
+    uint32_t n = 0;
+    *has_room = true;
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++) {
+        const struct gm_engine *one = engine_on(a, i), *other = engine_on(b, i);
+        const struct gm_engine *engine = one ? one : other;
+        n += engine != NULL;
+        if (one && other)
+            *has_room = *has_room && needed_on(a, i) + needed_on(b, i) <=
+                                         gm_less(engine->table->budget, engine->table->fixed);
+    }
+    return n;
+}
+
+/* In rounds of the united group: who is to yield in its own group still is. */
+static void renumber(const struct gm_group *group, uint64_t round)
+{
+    struct gm_walk walk = gm_group_walk(group);
+    struct gm_engine *engine;
+    struct gm_app *app;
+    while ((app = gm_group_step(&walk, &engine)) != NULL)
+        app->group.round = app->group.round == group->round ? round : round - 1;
+}
+
+enum gm_union gm_group_unite(struct gm_engine *engine, uint32_t id, uint32_t owner)
+{
+    struct gm_group *group = engine->apps[id].client->group, *other;
+    bool has_room;
+    if (gm_group_is_one(engine, id, owner) || !engine->apps[owner].client ||
+        engine->apps[id].uid != engine->apps[owner].uid)
+        return GM_UNION_NONE;
+    other = engine->apps[owner].client->group;
+    if (count_gpus(group, other, &has_room) < 2)
+        return GM_UNION_NONE;
+    if (group->all && other->all)
+        return GM_UNION_NAMED;
+    if (!has_room)
+        return GM_UNION_LARGE;
+    if (other->all) { /* its name is the one that somebody said */
+        struct gm_group *named = other;
+        other = group;
+        group = named;
+    }
+    /* Later than the grants of both: they are granted their turns anew. */
+    const uint64_t round = 1 + (group->round > other->round ? group->round : other->round);
+    renumber(group, round);
+    renumber(other, round);
+    group->round = round;
+    while (other->clients) {
+        struct gm_client *client = other->clients;
+        let_go(client);
+        take_in(group, client);
+    }
+    end_if_empty(other);
+    group->is_several = true;
+    if (!group->all)
+        snprintf(group->name, sizeof group->name, "pid %d", (int)group->clients->pid);
+    gm_group_call(group);
+    return GM_UNION_MADE;
 }
 
 /* ---- members ---- */

@@ -1,7 +1,10 @@
 /*
- * Groups: what runs, pauses and moves together. A group has one client or several of one user that
- * said its name (GPUMUX_GROUP), on one GPU or several. Its members are the apps that they are of
- * engines. A group of one member needs none of this.
+ * Groups: what runs, pauses and moves together. A group has one client or several of one user, on
+ * one GPU or several. Its members are the apps that they are of engines. A group of one member
+ * needs none of this. Clients are in one group because they said its name (GPUMUX_GROUP), or
+ * because the daemon saw one of them open memory of another one (gm_group_unite). A client leaves
+ * its group when its process has ended, and not before. The others stay together: they may share
+ * memory among themselves, and nobody knows that they do not.
  *
  * Each engine has a scheduler of its own. To it all members on one GPU are one app (feed.c), so
  * they have their turn together. Over several GPUs they stand in line on all of them, tied
@@ -36,7 +39,7 @@
 
 struct gm_group {
     struct gm_group *next; /* of those with a name */
-    struct gm_groups *all; /* NULL: it has no name */
+    struct gm_groups *all; /* NULL: nobody said its name */
     struct gm_client *clients;
     uint64_t round;     /* how often all of them were made to yield */
     struct {            /* grants.c */
@@ -68,6 +71,23 @@ int gm_groups_find(struct gm_groups *groups, const char *name, uid_t uid, struct
 
 /* A new client joins `group`; NULL: one of its own. 0 or -ENOMEM. */
 int gm_group_add(struct gm_group *group, struct gm_client *client);
+/* Why two groups have not become one. */
+enum gm_union {
+    GM_UNION_NONE, /* they are one already, or all of them use one and the same GPU */
+    GM_UNION_MADE,
+    GM_UNION_NAMED, /* each has a name of its own: its users said who runs together */
+    GM_UNION_LARGE, /* a GPU has no room for what both need there, so they could never run */
+};
+/*
+ * `app` has memory of `owner` mapped. So their groups become one, if they use several GPUs between
+ * them: their kernels may wait for each other there, and then must run at the same time. On one GPU
+ * kernels of two processes take turns on the plain driver, too: they cannot rely on it, and
+ * together they would have one budget instead of two. Clients of two users stay apart. The group of
+ * `app` keeps its name, else that of `owner`; one without a name is called by the pid of its first
+ * client. Nobody yields for that. Each engine follows at its next step (gm_engine_gather_groups).
+ */
+enum gm_union gm_group_unite(struct gm_engine *engine, uint32_t app, uint32_t owner);
+
 /* A client is gone. */
 void gm_group_remove(struct gm_client *client);
 

@@ -8,7 +8,8 @@
  * turns together or not at all, and cannot be in each other's way. The decision names each of them.
  *
  * A unit lives from its first member's JOIN to its last one's LEAVE. It has the number of its first
- * member, or another one while that is taken by a unit whose first member has left.
+ * member, or another one while that is taken by a unit whose first member has left. When groups are
+ * united, one of their units here takes all members, and the others end.
  */
 #include "daemon/engine/step/feed.h"
 
@@ -197,6 +198,56 @@ void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uin
 void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns)
 {
     feed(engine, (struct gm_sched_event){.kind = GM_SCHED_IDLE, .app = app, .ago_ns = ago_ns});
+}
+
+/* Which unit takes the others: one that runs, so that nobody has to yield, or one that waits. */
+static int rank_of(const struct gm_unit *unit)
+{
+    return unit->is_open ? 2 : unit->is_wanting;
+}
+
+static uint32_t best_unit(const struct gm_engine *engine, uint32_t id)
+{
+    uint32_t best = engine->apps[id].unit;
+    for (GM_EACH_MEMBER(engine, id, client)) {
+        const uint32_t unit = engine->apps[client->id].unit;
+        if (rank_of(&engine->units[unit]) > rank_of(&engine->units[best]))
+            best = unit;
+    }
+    return best;
+}
+
+/* Its members are of the unit `into` from now on. */
+static void end_unit(struct gm_engine *engine, uint32_t number, uint32_t into)
+{
+    const struct gm_sched_event event = {.kind = GM_SCHED_LEAVE, .app = number};
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].session && engine->apps[id].unit == number)
+            engine->apps[id].unit = into;
+    engine->units[number].is_used = false;
+    step(engine, &event);
+}
+
+bool gm_engine_join_units(struct gm_engine *engine, uint32_t id)
+{
+    bool has_joined = false;
+    if (!gm_group_of(engine, id) || engine->stopping.is_on)
+        return false;
+    const uint32_t best = best_unit(engine, id);
+    for (GM_EACH_MEMBER(engine, id, client)) {
+        const uint32_t unit = engine->apps[client->id].unit;
+        if (unit == best)
+            continue;
+        end_unit(engine, unit, best);
+        has_joined = true;
+    }
+    if (has_joined) {
+        gm_engine_again(engine);
+        gm_engine_replan(engine);
+        tell(engine, best, 0);
+        take_decision(engine);
+    }
+    return has_joined;
 }
 
 void gm_engine_tie(struct gm_engine *engine, uint32_t id, bool is_tied)

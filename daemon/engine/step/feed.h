@@ -19,6 +19,9 @@ void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns
 /* What holds for it now. */
 void gm_engine_feed_policy(struct gm_engine *engine, uint32_t app,
                            const struct gm_sched_policy *policy);
+/* The members of its group here are one unit from now on, if groups were united. False: they were.
+ */
+bool gm_engine_join_units(struct gm_engine *engine, uint32_t app);
 /* It stands by until all of its group could have their turns, or does not. */
 void gm_engine_tie(struct gm_engine *engine, uint32_t app, bool is_tied);
 /* It has its turn, or could have it and is tied. */

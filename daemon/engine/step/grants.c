@@ -8,6 +8,7 @@
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/gates.h"
 #include "daemon/engine/step/idle.h"
+#include "daemon/engine/step/policy.h"
 
 /* It has its turn, or keeps it. */
 static bool has_turn(const struct gm_app *app)
@@ -164,6 +165,13 @@ static void follow(struct gm_engine *engine, uint32_t id)
         else if (app->idle.is_idle && may_want && is_wanted)
             join_line(engine, id);
     }
+}
+
+void gm_engine_gather_groups(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].session && gm_engine_join_units(engine, id))
+            gm_engine_apply_policy(engine, id);
 }
 
 void gm_engine_follow_groups(struct gm_engine *engine)

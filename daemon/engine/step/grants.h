@@ -10,6 +10,10 @@ bool gm_group_may_open(const struct gm_engine *engine, uint32_t app);
 /* When its group gives its turns back, or takes them, though nothing happens. */
 uint64_t gm_group_due(const struct gm_engine *engine, uint32_t app);
 
+/* At the start of a step: groups that were united since the last one are one app to the scheduler.
+ */
+void gm_engine_gather_groups(struct gm_engine *engine);
+
 /* Do for this engine's apps what the states of the others in their groups ask for. */
 void gm_engine_follow_groups(struct gm_engine *engine);
 #endif

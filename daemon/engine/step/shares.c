@@ -413,6 +413,22 @@ static struct gm_share *find_named(struct gm_engine *engine, uint32_t id,
     return NULL;
 }
 
+/* Who has memory of another program mapped may wait for it on the GPU. */
+static void unite(struct gm_engine *engine, uint32_t id, uint32_t owner)
+{
+    const enum gm_union made = gm_group_unite(engine, id, owner);
+    if (made == GM_UNION_NONE)
+        return;
+    gm_engine_emit(engine, &(struct gm_event){
+                               .kind = GM_EVENT_UNITED,
+                               .app = id,
+                               .united = {.owner = owner,
+                                          .owner_pid = engine->apps[owner].pid,
+                                          .is_made = made == GM_UNION_MADE,
+                                          .is_large = made == GM_UNION_LARGE,
+                                          .group = gm_group_name(engine->apps[id].client->group)}});
+}
+
 void gm_engine_open_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_open *ask)
 {
     struct gm_share *share;
@@ -448,6 +464,7 @@ void gm_engine_open_share(struct gm_engine *engine, uint32_t id, const struct gm
                     .kind = GM_EVENT_OPENED,
                     .app = id,
                     .opened = {.share = share->id, .owner = share->owner, .bytes = share->bytes}});
+    unite(engine, id, share->owner);
     step_open(engine, open);
 }
 

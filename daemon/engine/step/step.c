@@ -19,6 +19,7 @@
 #include "daemon/engine/step/chunks.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/gates.h"
+#include "daemon/engine/step/grants.h"
 #include "daemon/engine/step/hints.h"
 #include "daemon/engine/step/idle.h"
 #include "daemon/engine/step/memory.h"
@@ -60,6 +61,7 @@ static bool take_message(struct gm_engine *engine, uint32_t id,
         break;
     case GM_MSG_OPEN:
         gm_engine_open_share(engine, id, message->body);
+        gm_engine_gather_groups(engine);
         break;
     case GM_MSG_SHUT:
         gm_engine_shut(engine, id, message->body);
@@ -101,6 +103,7 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
     bool is_over = false;
     int error = 0;
     gm_engine_set_time(engine, now);
+    gm_engine_gather_groups(engine);
     switch (input->kind) {
     case GM_INPUT_TIME:
         break;

@@ -216,7 +216,7 @@ static void check_cap(struct program *p, const struct gm_engine *engine)
     bool is_above = false, is_fair = true; /* one that runs is above its part; who grows is not */
     for (uint32_t i = 1; i <= machine.n_programs && !engine->stopping.is_on; i++) {
         const struct program *other = &machine.programs[i];
-        if (!app_of(other, gpu) || (other != p && (p->group == 0 || other->group != p->group)))
+        if (!app_of(other, gpu) || (other != p && other->team != p->team))
             continue;
         members |= 1ull << i % 64;
         const struct gm_app *app = &engine->apps[other->app];
@@ -549,14 +549,15 @@ static void check_stopped(struct program *p, uint32_t gpu)
             "program %u (app %u) stands still for %lu ms and is %s on GPU %u", p->number, p->app,
             (uint64_t)(since / GM_MS), gm_model_state_text(GM_MODEL_APP, app->state), gpu);
     if (is_stopped) {
-        require(p->group > 0 || engine->units[app->unit].bytes == 0,
+        require(program_has_team(p) || engine->units[app->unit].bytes == 0,
                 "program %u (app %u) stands still, and the scheduler counts its memory", p->number,
                 p->app);
         gm_engine_account(engine, p->app, &account);
-        require(!p->was_stopped[gpu] || account.run_ns == p->ran[gpu],
+        require(!p->was_stopped[gpu] || app->unit != p->unit[gpu] || account.run_ns == p->ran[gpu],
                 "program %u (app %u) stands still and is charged on GPU %u", p->number, p->app,
                 gpu);
         p->ran[gpu] = account.run_ns;
+        p->unit[gpu] = app->unit;
     }
     p->was_stopped[gpu] = is_stopped;
 }
@@ -566,8 +567,8 @@ static void check_idle(struct program *p, uint32_t gpu)
 {
     const struct gm_app *app = app_of(p, gpu);
     const uint64_t most = 3 * machine.config.idle_ns + 100 * GM_MS;
-    if (!machine.is_calm || machine.is_saving || app->state != GM_APP_RUNNING || p->group > 0 ||
-        p->is_steady || p->work > 0 || p->unanswered > 0 ||
+    if (!machine.is_calm || machine.is_saving || app->state != GM_APP_RUNNING ||
+        program_has_team(p) || p->is_steady || p->work > 0 || p->unanswered > 0 ||
         !machine.gpus[gpu].watch.apps[app->unit].is_wanting)
         p->works_at[gpu] = machine.now;
     require(machine.now - p->works_at[gpu] <= most,
@@ -746,9 +747,9 @@ static void check_ahead(uint32_t index)
 
 /* ---- groups ---- */
 
-static bool is_member(const struct program *p, uint32_t group)
+static bool is_member(const struct program *p, uint32_t team)
 {
-    return p->group == group && p->session && p->is_connected && p->is_joined;
+    return p->team == team && p->session && p->is_connected && p->is_joined;
 }
 
 /* All of it can run now, or does. */
@@ -772,7 +773,7 @@ static void check_opening(const struct program *p)
 {
     for (uint32_t i = 1; i <= machine.n_programs; i++) {
         const struct program *other = &machine.programs[i];
-        require(!is_member(other, p->group) || is_ready(other),
+        require(!is_member(other, p->team) || is_ready(other),
                 "program %u begins to run, and program %u of its group cannot", p->number,
                 other->number);
     }
@@ -780,24 +781,24 @@ static void check_opening(const struct program *p)
 
 /* In a calm machine nobody of a group runs without the others for longer than it takes to stop, or
  * to exchange some memory. One that came later counts from its first turn on. */
-static void check_together(uint32_t group)
+static void check_together(uint32_t team)
 {
     bool has_open = false, has_closed = false;
     for (uint32_t i = 1; i <= machine.n_programs; i++) {
         const struct program *p = &machine.programs[i];
-        if (!is_member(p, group) || p->turns == 0)
+        if (!is_member(p, team) || p->turns == 0)
             continue;
         const bool is_open = atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
         has_open = has_open || is_open;
         has_closed = has_closed || !is_open;
     }
-    uint64_t *since = &machine.groups[group].split_at;
+    uint64_t *since = &machine.groups[team].split_at;
     if (!has_open || !has_closed || !machine.is_calm || machine.is_ending)
         *since = 0;
     else if (*since == 0)
         *since = machine.now;
     require(*since == 0 || machine.now - *since <= SPLIT_MOST,
-            "a part of group %u runs without the rest for %lu ms", group,
+            "a part of team %u runs without the rest for %lu ms", team,
             (uint64_t)((machine.now - *since) / GM_MS));
 }
 
@@ -807,12 +808,12 @@ static void check_groups(void)
         struct program *p = &machine.programs[i];
         const struct gm_app *app = app_of(p, 0) ? app_of(p, 0) : app_of(p, machine.n_gpus - 1);
         const bool is_open = app && app->client->shut == 0;
-        if (p->group > 0 && is_open && p->was_quiet && !machine.is_saving)
+        if (is_open && p->was_quiet && !machine.is_saving)
             check_opening(p);
         p->was_quiet = app && app->client->state == GM_CLIENT_QUIET;
     }
-    for (uint32_t group = 1; group <= GROUPS; group++)
-        check_together(group);
+    for (uint32_t team = 1; team < TEAMS; team++)
+        check_together(team);
 }
 
 void checks_run(void)

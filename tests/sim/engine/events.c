@@ -157,7 +157,7 @@ static void take_idle(const struct gm_engine *engine, uint32_t id)
     const bool is_running = engine->apps[id].state == GM_APP_RUNNING;
     /* What it said since its link stood still, the daemon has not heard. */
     const bool is_heard = machine.now >= p->deaf_until;
-    require(is_running ? p->is_quiet || p->group > 0 || !is_heard
+    require(is_running ? p->is_quiet || program_has_team(p) || !is_heard
                        : atomic_load(&p->stat->waiting) == 0,
             "program %u (app %u) is idle, and %s", p->number, id,
             is_running ? "did not say that its work is over" : "waits");
@@ -191,6 +191,10 @@ void events_take(struct gm_journal *journal, const struct gm_event *event)
         take_idle(machine.daemon.engines[event->gpu], event->app);
     } else if (event->kind == GM_EVENT_INPUT) {
         take_input(watch, event->at, event->input.event);
+    } else if (event->kind == GM_EVENT_UNITED && event->united.is_made) {
+        const struct gm_engine *engine = machine.daemon.engines[event->gpu];
+        program_unite(engine->apps[event->app].session->program,
+                      engine->apps[event->united.owner].session->program);
     } else if (event->kind == GM_EVENT_CHECKED) {
         machine.sums.guilty += event->checked.step == GM_CHECKED_BACK;
         machine.sums.tries += event->checked.step == GM_CHECKED_TRY;

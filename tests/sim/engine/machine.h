@@ -137,7 +137,7 @@ uint32_t stored_pages(const struct gm_stores *stores, enum gm_tier tier, uint32_
 /* ---- programs ---- */
 
 enum { PROGRAMS = 12, PROGRAM_PAGES = 512, REGIONS = 24, IMPORTS = 512, NO_REGION = 255 };
-enum { GPUS = 2, GROUPS = 2 };
+enum { GPUS = 2, GROUPS = 2, TEAMS = GROUPS + 1 + PROGRAMS + 1 };
 
 /* What a program wrote: the tags of an allocation, which programs that share it have together; and
  * behind them those before the last write. */
@@ -201,6 +201,7 @@ struct program {
     uint64_t frozen_at;        /* ... since then */
     uint64_t ran[GPUS];        /* as the scheduler charged it when it was found stopped */
     bool was_stopped[GPUS];
+    uint32_t unit[GPUS]; /* ... and as what it was charged */
     pid_t pid;
     uint32_t uid, app;
     struct gm_session *session; /* the daemon's handle of it */
@@ -241,7 +242,8 @@ struct program {
     uint64_t refusals[GPUS]; /* that it had heard of after the step before */
     bool was_open;
     uint32_t gpus;  /* a bit each: that it uses */
-    uint32_t group; /* 1 and up; 0: it runs by itself */
+    uint32_t group; /* whose name it says, 1 and up; 0: of none */
+    uint32_t team;  /* with whom it runs: its group, or else itself; and whom they share with */
     bool was_quiet; /* after the step before */
     bool is_stuck;  /* a kernel of it waits for another program of its group */
     /* What it marks (common/windows.h). */
@@ -311,7 +313,7 @@ struct machine {
         uint32_t uid;
         bool is_tied;      /* its programs work only while all of them do, as with NCCL */
         uint64_t split_at; /* since when a part of it runs without the rest; 0: none does */
-    } groups[GROUPS + 1];
+    } groups[TEAMS];       /* by team: first those with names, then one for each program */
     bool has_sharing, has_groups;
     bool has_sizes;       /* rules and programs say who may be larger than the GPU */
     struct chance sizes;  /* ... of its own, so that other machines stay as they are */
@@ -340,6 +342,7 @@ struct machine {
     struct {
         uint64_t joins, deaths, turns, copies, clears, clean, lowered, faults, allocs, opens, parks;
         uint64_t doubles; /* machines of two GPUs */
+        uint64_t unions;  /* of groups, as programs share memory */
         uint64_t planted; /* events that were not legal */
         uint64_t disk_errors, failed_maps, deaf, lies, inside, copied;
         uint64_t windows;       /* that ended, */
@@ -409,6 +412,11 @@ int uv_fake_pidfd(pid_t pid);
 int uv_fake_connection(void);
 void uv_fake_hang_up(int fd);
 void mover_lose_context(uint32_t gpu);
+
+/* program.c: two run together from now on, as the daemon says. */
+void program_unite(const struct program *p, const struct program *owner);
+/* Somebody runs with it. */
+bool program_has_team(const struct program *p);
 
 /* events.c: takes what happens in an engine; and what it does after each step. */
 void events_take(struct gm_journal *journal, const struct gm_event *event);

@@ -923,9 +923,9 @@ static void want(struct program *p)
 /* Its kernels wait for those of another program of its group, which is not active. */
 static bool waits_for_others(const struct program *p)
 {
-    for (uint32_t i = 1; i <= machine.n_programs && machine.groups[p->group].is_tied; i++) {
+    for (uint32_t i = 1; i <= machine.n_programs && machine.groups[p->team].is_tied; i++) {
         const struct program *other = &machine.programs[i];
-        if (other != p && other->group == p->group && other->is_joined && other->is_connected &&
+        if (other != p && other->team == p->team && other->is_joined && other->is_connected &&
             !other->is_dying && !other->is_active)
             return true;
     }
@@ -1049,6 +1049,77 @@ static void wake_me(struct program *p, uint64_t usual)
     machine_at(machine.now + usual / 4 + chance_below(usual * 3 / 2), on_live, p, p->life, 0);
 }
 
+/* ---- with whom it runs ---- */
+
+bool program_has_team(const struct program *p)
+{
+    if (p->group > 0)
+        return true;
+    for (uint32_t i = 1; i <= machine.n_programs; i++)
+        if (&machine.programs[i] != p && machine.programs[i].team == p->team)
+            return true;
+    return false;
+}
+
+static uint32_t gpus_of_team(uint32_t team, bool *has_name)
+{
+    uint32_t gpus = 0;
+    for (uint32_t i = 1; i <= machine.n_programs; i++) {
+        const struct program *p = &machine.programs[i];
+        for (uint32_t gpu = 0; gpu < machine.n_gpus && p->team == team; gpu++)
+            gpus |= p->session && app_of(p, gpu) ? 1u << gpu : 0;
+    }
+    *has_name = team <= GROUPS;
+    return gpus;
+}
+
+/* Whom it leaves behind they are with one of themselves. */
+static void leave_team(struct program *p)
+{
+    uint32_t team = 0;
+    p->team = 0;
+    for (uint32_t i = 1; i <= machine.n_programs; i++) {
+        struct program *other = &machine.programs[i];
+        if (other == p || other->team != GROUPS + p->number)
+            continue;
+        team = team > 0 ? team : GROUPS + i;
+        other->team = team;
+    }
+    if (team > 0)
+        machine.groups[team] = machine.groups[GROUPS + p->number];
+}
+
+static void begin_team(struct program *p)
+{
+    p->team = p->group > 0 ? p->group : GROUPS + p->number;
+    if (p->group == 0)
+        machine.groups[p->team].is_tied = false;
+}
+
+/* With one whose memory it has open, of the same user, on several GPUs, if not each of them said
+ * with whom it runs. */
+void program_unite(const struct program *p, const struct program *owner)
+{
+    const uint32_t team = p->team < owner->team ? p->team : owner->team;
+    const uint32_t other = p->team < owner->team ? owner->team : p->team;
+    bool is_named, is_other_named;
+    const uint32_t gpus = gpus_of_team(team, &is_named) | gpus_of_team(other, &is_other_named);
+    require(p->uid == owner->uid, "programs %u and %u of two users are to run together", p->number,
+            owner->number);
+    require(team != other && !(is_named && is_other_named),
+            "programs %u and %u are of the groups %u and %u, and are to be of one", p->number,
+            owner->number, p->group, owner->group);
+    require((gpus & (gpus - 1)) != 0, "programs %u and %u use one GPU, and are to run together",
+            p->number, owner->number);
+    machine.groups[team].is_tied = machine.groups[team].is_tied || machine.groups[other].is_tied ||
+                                   draw_percent(&machine.odd, 60);
+    machine.groups[team].split_at = 0;
+    for (uint32_t i = 1; i <= machine.n_programs; i++)
+        if (machine.programs[i].team == other)
+            machine.programs[i].team = team;
+    machine.sums.unions++;
+}
+
 /* ---- from its start to its end ---- */
 
 /* Its group has programs of another user. */
@@ -1056,7 +1127,7 @@ static bool is_of_another(const struct program *p)
 {
     for (uint32_t i = 1; i <= machine.n_programs && p->group > 0; i++) {
         const struct program *other = &machine.programs[i];
-        if (other->session && other->group == p->group && other->uid != p->uid)
+        if (other->session && other->team == p->group && other->uid != p->uid)
             return true;
     }
     return false;
@@ -1219,6 +1290,7 @@ void program_start(struct program *p, bool has_executed)
     const pid_t pid = p->pid;
     const uint64_t life = p->life;
     const uint32_t number = p->number, uid = p->uid;
+    leave_team(p);
     struct mail *inbox = p->inbox, *inbox_end = p->inbox_end; /* of the last one: they are void */
     memset(p, 0, sizeof *p);
     p->number = number;
@@ -1248,6 +1320,7 @@ void program_start(struct program *p, bool has_executed)
         p->wishes.class = GM_CLASS_LATENCY + 1;
         p->most_pages[1] = (uint32_t)(machine.daemon.engines[1]->config.budget >> GM_CHUNK_SHIFT);
     }
+    begin_team(p);
     p->may_share = machine.has_sharing && chance_percent(70);
     p->may_park = chance_percent(60);
     p->may_spare = chance_percent(40);
