@@ -833,7 +833,7 @@ void checks_run(void)
         check_deadlines(machine.daemon.engines[i]);
         check_waiting(i);
         events_run(machine.daemon.engines[i]);
-        stays_run(machine.daemon.engines[i]);
+        stays_look(machine.daemon.engines[i]);
         check_held(i);
         check_ahead(i);
     }

@@ -284,6 +284,8 @@ struct gpu {
         kept_at[PROGRAMS]; /* by app: since when it keeps the GPU and does not run; 0: not so */
 };
 
+#define AWAY_MOST (6 * GM_S) /* how long a program is deaf, or stopped */
+
 enum { USERS = 3 };
 
 struct machine {
@@ -425,7 +427,7 @@ void events_run(struct gm_engine *engine);
 /* stays.c: when the engines have started; what happens in one of them; and after each step. */
 void stays_begin(void);
 void stays_turn(uint32_t gpu, const struct gm_turn *turn);
-void stays_run(struct gm_engine *engine);
+void stays_look(const struct gm_engine *engine);
 
 /* checks.c: after each step. */
 void checks_run(void);

@@ -980,12 +980,12 @@ static void live(struct program *p)
     }
     if (!machine.is_ending && !machine.is_calm && chance_below(1000) < 2) {
         p->frozen_at = machine.now;
-        p->frozen_until = machine.now + chance_below(chance_percent(50) ? 20 * GM_MS : 6 * GM_S);
+        p->frozen_until = machine.now + chance_below(chance_percent(50) ? 20 * GM_MS : AWAY_MOST);
         trace("program %lu stops until %lu us", p->number, p->frozen_until / GM_US, 0);
     }
     if (is_odd(1000)) {
         machine.sums.deaf++;
-        p->deaf_until = machine.now + draw(&machine.odd, 6 * GM_S);
+        p->deaf_until = machine.now + draw(&machine.odd, AWAY_MOST);
         if (draw_percent(&machine.odd, 40)) /* and then its GPU has no memory for a mapping */
             p->unmappable_until = p->deaf_until + draw(&machine.odd, GM_S);
         trace("program %lu is deaf until %lu us", p->number, p->deaf_until / GM_US, 0);

@@ -545,10 +545,10 @@ static void await_turns(void)
     }
 }
 
-/* What lies there goes back within seconds. */
+/* What lies there goes back within seconds, once those that stood still go on. */
 static void await_spares(void)
 {
-    const uint64_t until = machine.now + 5 * GM_S;
+    const uint64_t until = machine.now + AWAY_MOST + 5 * GM_S;
     while (has_spares() && machine_step(until))
         continue;
     require(!has_spares(), "a program keeps a spare for 5 s");

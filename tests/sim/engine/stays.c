@@ -1,6 +1,7 @@
 /*
  * What working sets must not cost: memory of a program that does not run does not go back and
- * forth, and no program is held for nothing. Called by checks.c after each step, and by events.c.
+ * forth, and no program is held for nothing. Called by checks.c after each step, by events.c, and
+ * at the end of each run of an engine.
  */
 #include "tests/sim/engine/machine.h"
 
@@ -12,9 +13,7 @@ static struct gpu_stays {
     uint64_t causes;
     uint64_t committed, fixed, budget, room;
     uint64_t *came;                /* by chunk: causes when it last came ahead of a turn */
-    uint64_t looked_at, decisions; /* causes after the step before, and what was decided by then */
-    uint64_t changed_at;           /* when either was last another */
-    bool is_still;                 /* ... that was before the engine ran */
+    uint64_t looked_at, decisions; /* causes, and what was decided, by the end of the last run */
     uint64_t needed_at[PROGRAMS];  /* when others last needed what the app has too much */
 } stays[GPUS];
 
@@ -137,7 +136,7 @@ static void check_cold(const struct gm_engine *engine)
 
 /* All that apps have for now, beside what others are promised, has room; what does not leave as its
  * app does not drain may have none. */
-static void check_bends(const struct gpu_stays *of, const struct gm_engine *engine)
+static void check_bends(const struct gm_engine *engine)
 {
     uint64_t promised = 0, bends = 0;
     bool is_any = false;
@@ -158,21 +157,31 @@ static void check_bends(const struct gpu_stays *of, const struct gm_engine *engi
                         own == engine->table->apps[id].committed,
                     "app %u does not drain, and is to have less than it has", id);
     }
-    require(!of->is_still || engine->stopping.is_on || !is_any || promised + bends <= engine->room,
+    require(!is_any || promised + bends <= engine->room,
             "apps have %lu MiB for now and are promised %lu, of %lu", bends >> 20, promised >> 20,
             engine->room >> 20);
 }
 
-void stays_run(struct gm_engine *engine)
+void stays_look(const struct gm_engine *engine)
 {
     struct gpu_stays *of = &stays[engine->config.index];
     follow_causes(of, engine);
-    if (of->looked_at != of->causes || of->decisions != engine->decisions)
-        of->changed_at = machine.now;
-    of->is_still = engine->now == machine.now && of->changed_at < machine.now;
-    of->looked_at = of->causes;
-    of->decisions = engine->decisions;
-    check_bends(of, engine);
     follow_needs(of, engine);
     check_cold(engine);
+}
+
+/* What apps have for now was looked at in the run before, or in this one, and nothing has changed
+ * since that one. */
+void __real_gm_engine_end_run(struct gm_engine *engine);
+void __wrap_gm_engine_end_run(struct gm_engine *engine);
+void __wrap_gm_engine_end_run(struct gm_engine *engine)
+{
+    struct gpu_stays *of = &stays[engine->config.index];
+    follow_causes(of, engine);
+    if (of->looked_at == of->causes && of->decisions == engine->decisions &&
+        !engine->stopping.is_on)
+        check_bends(engine);
+    of->looked_at = of->causes;
+    of->decisions = engine->decisions;
+    __real_gm_engine_end_run(engine);
 }
