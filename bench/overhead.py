@@ -191,7 +191,8 @@ def run(rig):
         if name not in CALLS + MODELS + LOADS:
             raise r.Failure(f"there is no case {name}: --only takes {', '.join(CALLS + MODELS + LOADS)}")
     budget = args.budget or (2**29 if args.simcuda else 40 * 2**30) // (2 if args.marking else 1)
-    options = {"gpu_budget": budget, "pinned": 2**28, "idle": "100ms", "policy": None, "quantum": None}
+    pinned = 2**34 if args.marking and not args.simcuda else 2**28 # what asks has memory of both on the host
+    options = {"gpu_budget": budget, "pinned": pinned, "idle": "100ms", "policy": None, "quantum": None}
     rig.result.update(cases={name: [] for name in wanted}, absent={}, marking=args.marking)
     cores = sorted(os.sched_getaffinity(0))
     rig.model_file = make_model_file(rig) if set(LOADS) & set(wanted) else None
