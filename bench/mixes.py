@@ -449,7 +449,8 @@ def run(rig):
     card = args.card or min(gpu["free"] for gpu in rig.gpus) // 8 * 7
     if card > min(gpu["free"] for gpu in rig.gpus):
         raise r.Absent(f"a GPU has less than {r.show_size(card)} free")
-    rig.result.update(card=card, n_gpus=len(rig.gpus), gpus=rig.gpus, alone_ms=args.alone, spread=args.spread)
+    rig.result.update(card=card, n_gpus=len(rig.gpus), gpus=rig.gpus, alone_ms=args.alone, spread=args.spread,
+                      mixes={mix: [kind for kind, _ in programs_of(mix, card)] for mix in MIXES})
     take_known(rig, card)
     done = {row["cell"] for row in rig.result["known"]}
     cells = [cell for cell in all_cells(args) if cell not in done]

@@ -73,4 +73,14 @@ try:
 except rig.Failure:
     pass
 END
+
+# The same programs on other numbers of GPUs.
+"$BUILD/bench/place_sim" "$dir/two.json" 3 8 > "$dir/place.out" 2>&1 || fail "place_sim: $(cat "$dir/place.out")"
+grep -c '^W[1-8] .*[0-9] %)' "$dir/place.out" | grep -qx 16 && grep -q '^W1 .*([0-9]*\.[0-9]*)' "$dir/place.out" ||
+    fail "place_sim shows something else: $(cat "$dir/place.out")"
+echo '{"gpus":[{}],"mixes":{},"n_gpus":1e99}' > "$dir/bad.json"
+for file in bad.json none.json; do
+    "$BUILD/bench/place_sim" "$dir/$file" > "$dir/place.out" 2>&1
+    [ $? = 1 ] || fail "place_sim took $file: $(cat "$dir/place.out")"
+done
 say "programs of a mix on three GPUs and on one"
