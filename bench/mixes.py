@@ -189,7 +189,7 @@ class Mps(r.Process):
     """NVIDIA's MPS control daemon with folders of its own."""
 
     def __init__(self, rig, name):
-        if rig.args.simcuda or not shutil.which(MPS):
+        if not shutil.which(MPS):
             raise r.Absent(f"there is no {MPS} here")
         self.rig = rig
         self.environment = {}
@@ -199,7 +199,7 @@ class Mps(r.Process):
             self.environment[variable] = path
         super().__init__(rig, name, [MPS, "-f"], self.environment)
         end = time.monotonic() + 10
-        while not self.say(f"start_server -uid {os.getuid()}"):
+        while self.say(f"start_server -uid {os.getuid()}") is None:
             if not self.is_running() or time.monotonic() > end:
                 self.stop()
                 raise r.Absent(f"{MPS} does not start: {self.complaint()}")
@@ -211,6 +211,7 @@ class Mps(r.Process):
             raise r.Absent(f"CUDA does not work under {MPS}: {done.stdout.strip()[-200:]}")
 
     def say(self, command):
+        """What it answers; None: it is not there."""
         try:
             done = subprocess.run([MPS], input=command + "\n", capture_output=True, text=True, timeout=20, check=False,
                                   env={**self.rig.environment, **self.environment})
