@@ -158,6 +158,8 @@ SIM_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
     }
     if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_MODE)
         *value = (int)sim_options.compute_mode;
+    if (attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED)
+        *value = sim_options.has_mps;
     const bool is_vmm = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
     const bool is_fds =
         attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;

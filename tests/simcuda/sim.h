@@ -66,6 +66,7 @@ struct sim_options {
     int devices;
     bool has_no_vmm, has_no_fds, has_no_host_numa; /* what the devices cannot do */
     bool has_no_channels;                          /* no context has channels of its own */
+    bool has_mps;                                  /* the process is a client of an MPS server */
     uint32_t disable_status, timeslice_status;     /* of the controls; not 0: refused */
     bool has_idle_disable, has_idle_timeslice;     /* accepted, and nothing happens */
     char dir[512];     /* of the shared device state, as an absolute path */
@@ -107,6 +108,11 @@ void sim_sleep_until(uint64_t ns);
 uint64_t sim_hash(const void *bytes, size_t n, uint64_t seed);
 void *sim_alloc(size_t bytes); /* zeroed; aborts the process when there is no memory */
 void *sim_grow(void *array, size_t bytes);
+
+/* ---- mps.c ---- */
+
+/* Become a client of the MPS that the environment names; MPS_CONNECTION_FAILED. */
+CUresult sim_mps_join(void);
 
 /* ---- state.c: what processes share about each device ---- */
 

@@ -69,7 +69,9 @@
  *   SIMCUDA_UNSAFE=API,...       beside a capture these are refused as cuMemAlloc is, and end it:
  *                                for what nobody knows of a real driver
  *
- *   CUDA_INJECTION64_PATH=FILE   a library whose InitializeInjection() the first cuInit calls
+ *   CUDA_MPS_PIPE_DIRECTORY=DIR  the program is a client of the MPS whose control daemon listens
+ * there (mps.c, mps_control.c); without one it runs as usual CUDA_INJECTION64_PATH=FILE   a library
+ * whose InitializeInjection() the first cuInit calls
  *
  * This file: options, the state of the process, faults, error names.
  */
@@ -520,7 +522,9 @@ SIM_API CUresult cuInit(unsigned int flags)
     if (result == CUDA_SUCCESS)
         result = count_fault("cuInit");
     if (result == CUDA_SUCCESS && atomic_load(&process_state) == SIM_COLD) {
-        result = sim_state_open();
+        result = sim_mps_join();
+        if (result == CUDA_SUCCESS)
+            result = sim_state_open();
         if (result == CUDA_SUCCESS) {
             pthread_atfork(NULL, NULL, on_fork_child);
             atexit(on_exit_begins);
