@@ -17,7 +17,7 @@
 
 #include "common/visible.h"
 
-#define GM_WIRE_VERSION 12u
+#define GM_WIRE_VERSION 13u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 /* The most fds of a message. A program keeps as many numbers free (shim/link/files.h). */
 #define GM_WIRE_FDS 16
@@ -71,6 +71,7 @@ enum gm_place_flag {
     GM_PLACE_SAYS_OFF = 4,   /* GPUMUX_PLACE */
     GM_PLACE_SAYS_ORDER = 8, /* likewise */
     GM_PLACE_IS_RANKED = 16, /* a launcher or a group gives it its device by number */
+    GM_PLACE_HAS_MPS = 32,   /* the user runs MPS: CUDA_MPS_PIPE_DIRECTORY is set, or the default */
 };
 /* A program is about to start the driver: in which order shall it have its GPUs? The first message
  * of a connection that has no other. Answered by PLACED. Entries: the first tokens of its list. */
@@ -181,11 +182,16 @@ struct gm_msg_expect {
     uint64_t for_us;
 };
 
+/* Bytes of the path of an MPS control daemon's folder: its sockets' names must fit behind it. */
+#define GM_PIPE_MAX 80
+
 /* The first devices of the program, in the order that it is to have them; none: as they are.
  * Entries: each of the tokens 0 to n - 1 once, or, without a list, all devices. */
 struct gm_msg_placed {
     uint64_t wait_ns; /* not 0: another PLACED follows within that time */
     char text[184];   /* why, for the program's log */
+    char pipe[GM_PIPE_MAX]; /* of the MPS that it is to join; "": none */
+    char sharing[152];      /* ... why, or why not; "": nobody asked for it */
 };
 
 /* fds: the ctl page, then the stat area. Entries: the GPUs. The gate starts closed. */
@@ -413,7 +419,7 @@ _Static_assert(sizeof(struct gm_wire_header) == 16, "gm_wire_header");
 _Static_assert(sizeof(struct gm_msg_hello) == 152, "gm_msg_hello");
 _Static_assert(sizeof(struct gm_msg_place) == 96, "gm_msg_place");
 _Static_assert(sizeof(struct gm_token_entry) == 48, "gm_token_entry");
-_Static_assert(sizeof(struct gm_msg_placed) == 192, "gm_msg_placed");
+_Static_assert(sizeof(struct gm_msg_placed) == 424, "gm_msg_placed");
 _Static_assert(sizeof(struct gm_place_entry) == 24, "gm_place_entry");
 _Static_assert(sizeof(struct gm_msg_enter) == 16, "gm_msg_enter");
 _Static_assert(sizeof(struct gm_msg_entered) == 16, "gm_msg_entered");

@@ -461,6 +461,39 @@ static void print_refused_memory(const cJSON *gpus)
     }
 }
 
+/* Who shares by MPS, and what that costs. */
+static void print_sharing(const cJSON *servers)
+{
+    const cJSON *one, *pid;
+    cJSON_ArrayForEach(one, servers)
+    {
+        const cJSON *pids = cJSON_GetObjectItemCaseSensitive(one, "pids");
+        char user[64], state[16], why[256], text[4 * CELL + 512], line[512] = "";
+        size_t at = 0;
+        snprintf(user, sizeof user, "%.40s", mux_word(one, "user"));
+        snprintf(state, sizeof state, "%.15s", mux_word(one, "state"));
+        const cJSON *reason = cJSON_GetObjectItemCaseSensitive(one, "why");
+        snprintf(why, sizeof why, "%.255s", cJSON_IsString(reason) ? reason->valuestring : "");
+        gm_text_clean(user, sizeof user);
+        gm_text_clean(state, sizeof state);
+        gm_text_clean(why, sizeof why);
+        cJSON_ArrayForEach(pid, pids)
+        {
+            if (at < sizeof line - 16)
+                at += (size_t)snprintf(line + at, sizeof line - at, "%s%.0f", at > 0 ? ", " : "",
+                                       pid->valuedouble);
+        }
+        const int n = cJSON_GetArraySize(pids);
+        snprintf(text, sizeof text, "MPS of %s is %s%s%s: %d program%s%s%s", user, state,
+                 *why ? ": " : "", why, n, n == 1 ? "" : "s", n > 0 ? ", pid " : "", line);
+        print_wrapped(text, 0, line_width());
+        if (n > 1)
+            print_wrapped("a fatal fault of one of them ends the work of all, and their kernels "
+                          "cannot be stopped in the middle",
+                          2, line_width());
+    }
+}
+
 void mux_table(const cJSON *status)
 {
     const cJSON *gpus = cJSON_GetObjectItemCaseSensitive(status, "gpus");
@@ -483,6 +516,7 @@ void mux_table(const cJSON *status)
     else
         print_apps(apps, cJSON_GetArraySize(gpus) > 1);
     print_features_off(apps);
+    print_sharing(cJSON_GetObjectItemCaseSensitive(status, "space_sharing"));
     print_starting(cJSON_GetObjectItemCaseSensitive(status, "starting"));
     print_refused(cJSON_GetObjectItemCaseSensitive(status, "refused"));
     print_refused_memory(gpus);

@@ -152,6 +152,30 @@ static bool add_places(struct gm_control *control, cJSON *root)
            cJSON_AddNumberToObject(object, "ago_s", (double)(now - last->at) / (double)GM_S);
 }
 
+static bool add_sharing(const struct gm_control *control, cJSON *root)
+{
+    struct gm_mps_view view;
+    char user[GM_USERS_NAME];
+    cJSON *list = cJSON_AddArrayToObject(root, "space_sharing");
+    for (uint32_t i = 0; list && gm_mps_view(control->mps, i, &view); i++) {
+        cJSON *object = cJSON_CreateObject();
+        if (!cJSON_AddItemToArray(list, object)) {
+            cJSON_Delete(object);
+            return false;
+        }
+        cJSON *pids = cJSON_AddArrayToObject(object, "pids");
+        for (uint32_t k = 0; pids && k < view.n; k++)
+            cJSON_AddItemToArray(pids, cJSON_CreateNumber(view.pid[k]));
+        if (!pids || !cJSON_AddNumberToObject(object, "uid", view.uid) ||
+            !cJSON_AddStringToObject(object, "user", gm_users_name(view.uid, user)) ||
+            !cJSON_AddStringToObject(object, "state", view.word) ||
+            !cJSON_AddStringToObject(object, "pipe", view.pipe) ||
+            !cJSON_AddStringToObject(object, "why", view.why))
+            return false;
+    }
+    return list != NULL;
+}
+
 char *gm_control_status(struct gm_control *control)
 {
     const struct gm_options *options = control->options;
@@ -173,7 +197,7 @@ char *gm_control_status(struct gm_control *control)
     if (!cJSON_AddItemToObject(root, "config", config))
         goto out;
     config = NULL;
-    if (!add_places(control, root) || !add_waiters(control, root))
+    if (!add_places(control, root) || !add_waiters(control, root) || !add_sharing(control, root))
         goto out;
     if (!add_users(cJSON_GetObjectItemCaseSensitive(machine, "apps"), "uid", "user"))
         goto out;

@@ -6,7 +6,7 @@
  * STATUS: the daemon's state as one JSON document, schema 2 (daemon/README.md, "Status").
  *
  *   {"schema":3, "version":..., "pid":..., "uptime_s":..., "socket":..., "config":{...},
- *    "reserved":..., "refused":{...}, "gpus":[...], "apps":[...], "totals":{...}}
+ *    "reserved":..., "refused":{...}, "space_sharing":[...], "gpus":[...], "apps":[...], "totals":{...}}
  *
  * LOG: the scheduler's decisions, schema 2 (daemon/README.md, "The log").
  *
@@ -25,6 +25,7 @@
 
 #include "common/wire.h"
 #include "daemon/engine/machine.h"
+#include "daemon/service/mps.h"
 #include "daemon/service/options.h"
 #include "daemon/service/past.h"
 #include "daemon/service/places.h"
@@ -49,6 +50,7 @@ struct gm_control {
     uint64_t started; /* gm_now() */
     struct gm_places places;
     struct gm_past *past;      /* main's */
+    struct gm_mps *mps;        /* likewise */
     struct gm_waiters waiters; /* session.c's */
 };
 

@@ -249,6 +249,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     struct gm_server *server = NULL;
     struct gm_sessions *sessions = NULL;
     struct gm_past *past = NULL;
+    struct gm_mps *mps = NULL;
     char history[PATH_MAX];
     static struct gm_control control;
     static struct gm_machine machine;
@@ -329,7 +330,8 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     gm_control_init(&control, options, &machine);
     name_history(options, history, sizeof history);
     control.past = past = gm_past_open(&loop, history);
-    error = past ? 0 : -ENOMEM;
+    control.mps = mps = gm_mps_open(&loop, options->socket);
+    error = past && mps ? 0 : -ENOMEM;
     if (error == 0)
         error = gm_sessions_open(&sessions, &loop, &machine, &control, options->max_apps);
     if (error) {
@@ -358,6 +360,7 @@ no_listen:
     gm_server_stop(server); /* first, so that the path is free for the next daemon */
     gm_sessions_stop(sessions);
 no_sessions:
+    gm_mps_close(mps);
     gm_past_close(past); /* behind the sessions, whose programs it remembers */
     gm_machine_close(&machine);
 no_machine:
@@ -373,6 +376,7 @@ no_claim:
         gm_sessions_free(sessions);
     if (past)
         gm_past_free(past);
+    gm_mps_free(mps);
     if (server)
         gm_server_free(server);
     if (uv_loop_close(&loop))

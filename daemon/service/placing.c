@@ -120,6 +120,14 @@ bool gm_placing_read(struct gm_control *control, const struct gm_view *view,
     return may_wait(control, who, &start, request);
 }
 
+bool gm_placing_shares(const struct gm_control *control, const struct gm_placing *who)
+{
+    struct gm_start start;
+    gm_rules_start(&control->options->rules, who->uid, who->body->name, &start);
+    return start.mps != GM_MPS_UNSAID ? start.mps == GM_MPS_ON
+                                      : control->options->space_sharing == 1;
+}
+
 uint32_t gm_placing(struct gm_control *control, const char *name,
                     const struct gm_place_request *request, struct gm_msg_placed *answer,
                     struct gm_place_entry entries[GM_DEVICES_VISIBLE])

@@ -41,6 +41,9 @@ struct gm_view gm_view_own(void);
 bool gm_placing_read(struct gm_control *control, const struct gm_view *view,
                      const struct gm_placing *who, struct gm_place_request *request);
 
+/* Whether a rule or the option has it share the multiprocessors by MPS (mps.h). */
+bool gm_placing_shares(const struct gm_control *control, const struct gm_placing *who);
+
 /* Place it. Returns how many entries the answer has. */
 uint32_t gm_placing(struct gm_control *control, const char *name,
                     const struct gm_place_request *request, struct gm_msg_placed *answer,

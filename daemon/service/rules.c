@@ -126,14 +126,17 @@ static int take_word(struct gm_rule *rule, const char *word, char *why, size_t s
         return take_choice(&rule->start.place, "place", "off", "order", word + 6, why, size);
     if (strncmp(word, "admit=", 6) == 0)
         return take_choice(&rule->start.admit, "admit", "now", "fit", word + 6, why, size);
+    if (strncmp(word, "mps=", 4) == 0)
+        return take_choice(&rule->start.mps, "mps", "on", "off", word + 4, why, size);
     int error = gm_settings_take(&rule->settings, word, why, size);
     if (error != -ENOENT)
         return error;
-    snprintf(why, size,
-             "\"%.40s\" is neither a condition (user=, command=) nor a setting (class=, weight=, "
-             "share=, paused, oversize=, cap=, place=, need=, admit=) nor a total (user-gpu=, "
-             "user-pinned=)",
-             word);
+    snprintf(
+        why, size,
+        "\"%.40s\" is neither a condition (user=, command=) nor a setting (class=, weight=, "
+        "share=, paused, oversize=, cap=, place=, need=, admit=, mps=) nor a total (user-gpu=, "
+        "user-pinned=)",
+        word);
     return -EINVAL;
 }
 
@@ -159,7 +162,7 @@ static bool covers(const struct gm_rule *a, const struct gm_rule *b)
 static bool has_start(const struct gm_rule *rule)
 {
     return rule->start.place != GM_PLACE_UNSAID || rule->start.need != 0 ||
-           rule->start.admit != GM_ADMIT_UNSAID;
+           rule->start.admit != GM_ADMIT_UNSAID || rule->start.mps != GM_MPS_UNSAID;
 }
 
 static bool has_totals(const struct gm_rule *rule)
@@ -173,7 +176,8 @@ static bool is_void(const struct gm_rule *before, const struct gm_rule *rule)
     return (before->settings.has && rule->settings.has) ||
            (before->totals.gpu && rule->totals.gpu) ||
            (before->totals.pinned && rule->totals.pinned) ||
-           (before->start.place && rule->start.place) || (before->start.need && rule->start.need);
+           (before->start.place && rule->start.place) || (before->start.need && rule->start.need) ||
+           (before->start.admit && rule->start.admit) || (before->start.mps && rule->start.mps);
 }
 
 bool gm_rules_find_total(const struct gm_rules *rules, uid_t uid, char *text, size_t size)
@@ -231,7 +235,7 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
     if (rule.settings.has == 0 && !has_totals(&rule) && !has_start(&rule)) {
         snprintf(why, why_size,
                  "sets nothing: say class=, weight=, share=, paused, oversize=, cap=, place=, "
-                 "need=, admit=, "
+                 "need=, admit=, mps=, "
                  "user-gpu= or user-pinned=");
         return -EINVAL;
     }
@@ -274,6 +278,7 @@ void gm_rules_start(const struct gm_rules *rules, uid_t uid, const char *name,
         start->place = start->place ? start->place : rule->start.place;
         start->need = start->need ? start->need : rule->start.need;
         start->admit = start->admit ? start->admit : rule->start.admit;
+        start->mps = start->mps ? start->mps : rule->start.mps;
     }
 }
 
@@ -317,11 +322,14 @@ char *gm_rule_format(const struct gm_rule *rule, char *text, size_t size)
     const char *const place = rule->start.place == GM_PLACE_OFF     ? " place=off"
                               : rule->start.place == GM_PLACE_ORDER ? " place=order"
                                                                     : "";
-    snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s%s%s", rule->has_user ? "user=" : "", rule->user,
+    const char *const mps = rule->start.mps == GM_MPS_ON    ? " mps=on"
+                            : rule->start.mps == GM_MPS_NOT ? " mps=off"
+                                                            : "";
+    snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s%s%s%s", rule->has_user ? "user=" : "", rule->user,
              rule->has_user && rule->has_command ? " " : "", rule->has_command ? "command=" : "",
              rule->command, rule->settings.has ? " " : "",
              gm_settings_format(&rule->settings, settings, sizeof settings), place, need, admit,
-             gpu, pinned);
+             mps, gpu, pinned);
     return text;
 }
 

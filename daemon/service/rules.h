@@ -12,7 +12,7 @@
  * A rule for all programs of users can also say what they may have together: `user-gpu=20G` on each
  * GPU, `user-pinned=40G` of pinned memory. Of each the first counts that matches the user.
  *
- * `place=off` or `order`, `need=12G` and `admit=now` or `fit` hold when a program starts. Of each the first rule counts that says it.
+ * `place=off` or `order`, `need=12G`, `admit=now` or `fit` and `mps=on` or `off` hold when a program starts. Of each the first rule counts that says it.
  *
  * options.c adds rules; the engine looks them up through its outlet; control.c shows them. Calls
  * common/ and the system's user database.
@@ -29,12 +29,14 @@
 
 enum gm_place_wish { GM_PLACE_UNSAID, GM_PLACE_OFF, GM_PLACE_ORDER };
 enum gm_admit_wish { GM_ADMIT_UNSAID, GM_ADMIT_NOW, GM_ADMIT_FIT };
+enum gm_mps_wish { GM_MPS_UNSAID, GM_MPS_ON, GM_MPS_NOT };
 
 /* What holds when a program starts. */
 struct gm_start {
     uint32_t place; /* enum gm_place_wish */
     uint64_t need;  /* bytes; 0: not said */
     uint32_t admit; /* enum gm_admit_wish */
+    uint32_t mps;   /* enum gm_mps_wish */
 };
 
 struct gm_rule {

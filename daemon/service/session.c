@@ -47,6 +47,12 @@ struct output {
 
 TAILQ_HEAD(gm_session_list, gm_session);
 
+/* A program that is to be placed when MPS has started. */
+struct gm_joining {
+    struct gm_place_request request;
+    char name[64];
+};
+
 /* Why a session's socket is not read. */
 enum gm_stands { GM_STANDS_NOWHERE, GM_STANDS_IN_LINE, GM_STANDS_ASKING };
 
@@ -66,12 +72,16 @@ struct gm_session {
     uint32_t app; /* NO_APP unless joined */
     pid_t pid;
     uid_t uid;
+    gid_t gid;
     char name[64];
     bool is_ending;
-    bool is_starved;     /* the kernel has no room for its output now */
-    bool is_starting;    /* it waits until a GPU has room for it */
-    bool is_kept;        /* its process has ended, and others have the connection */
-    uint64_t trim_until; /* answer TRIM by then; 0: TRIM was not asked */
+    bool is_starved;            /* the kernel has no room for its output now */
+    bool is_starting;           /* it waits until a GPU has room for it */
+    bool is_sharing;            /* it is to share by MPS */
+    bool is_told;               /* that its answer takes a while */
+    struct gm_joining *joining; /* it waits until MPS has started; NULL: it does not */
+    bool is_kept;               /* its process has ended, and others have the connection */
+    uint64_t trim_until;        /* answer TRIM by then; 0: TRIM was not asked */
     struct gm_msg_trim_is trimmed;
 
     struct output *head, **tail;
@@ -106,6 +116,11 @@ static void on_ready(uv_poll_t *poll, int status, int events);
 static void stop_waiting(struct gm_sessions *all, uint32_t which);
 static uint32_t find_waiter(const struct gm_sessions *all, const struct gm_session *session);
 static void on_timer(uv_timer_t *timer);
+static void on_settled(void *arg, uid_t uid);
+static bool joins_later(struct gm_session *session, const char *name,
+                        const struct gm_place_request *request);
+static void place(struct gm_session *session, const char *name,
+                  const struct gm_place_request *request);
 
 /* ---- who it is ----------------------------------------------------------------------------- */
 
@@ -188,6 +203,7 @@ static void on_closed(uv_handle_t *handle)
     if (--session->open_handles > 0)
         return;
     close(session->fd); /* libuv no longer uses the number */
+    free(session->joining);
     free(session);
 }
 
@@ -696,6 +712,48 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
 
 /* ---- programs that start ---- */
 
+/* Its answer takes up to `ns`. False: it cannot be told. */
+static bool ask_to_wait(struct gm_session *session, uint64_t ns, const char *why)
+{
+    struct gm_msg_placed answer = {.wait_ns = ns};
+    snprintf(answer.text, sizeof answer.text, "%s", why);
+    session->is_told = true;
+    return gm_session_send(session, GM_MSG_PLACED, &answer, NULL, 0, NULL, 0) == 0;
+}
+
+/* MPS is starting for it. Meanwhile it stays a visitor. False: it cannot wait. */
+static bool joins_later(struct gm_session *session, const char *name,
+                        const struct gm_place_request *request)
+{
+    struct gm_joining *joining = session->joining ? session->joining : calloc(1, sizeof *joining);
+    if (!joining)
+        return false;
+    joining->request = *request;
+    memcpy(joining->name, name, sizeof joining->name);
+    session->joining = joining;
+    uv_timer_stop(&session->timer); /* mps.h has limits of its own */
+    if (!session->is_told)
+        ask_to_wait(session, GM_MPS_WAIT_NS, "it waits until MPS has started");
+    return true;
+}
+
+/* MPS of this user has started, or cannot. */
+static void on_settled(void *arg, uid_t uid)
+{
+    struct gm_sessions *all = arg;
+    struct gm_session *session, *next;
+    for (session = TAILQ_FIRST(&all->living); session; session = next) {
+        next = TAILQ_NEXT(session, each);
+        if (!session->joining || session->uid != uid)
+            continue;
+        const struct gm_joining joining = *session->joining;
+        free(session->joining);
+        session->joining = NULL;
+        uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
+        place(session, joining.name, &joining.request);
+    }
+}
+
 /*
  * PLACE. Its program connects anew for all else: with the answer the session ends, or many that
  * start at the same time would crowd each other out. One that waits until a GPU has room is no
@@ -706,7 +764,15 @@ static void place(struct gm_session *session, const char *name,
 {
     struct gm_msg_placed answer;
     struct gm_place_entry entries[GM_DEVICES_VISIBLE];
+    char pipe[GM_PIPE_MAX] = "", sharing[sizeof answer.sharing] = "";
+    if (session->is_sharing &&
+        gm_mps_join(session->all->control->mps, session->pid, session->uid, session->gid, pipe,
+                    sharing, sizeof sharing) == GM_MPS_SOON &&
+        joins_later(session, name, request))
+        return;
     const uint32_t n = gm_placing(session->all->control, name, request, &answer, entries);
+    memcpy(answer.pipe, pipe, sizeof answer.pipe);
+    memcpy(answer.sharing, sharing, sizeof answer.sharing);
     if (gm_session_send(session, GM_MSG_PLACED, &answer, entries, n, NULL, 0) == 0 &&
         !session->head)
         lose(session, GM_LOG_DEBUG, "placed");
@@ -783,7 +849,12 @@ static void start(struct gm_session *session, const struct gm_wire_message *mess
                                    .tokens = message->entries,
                                    .n = message->count};
     struct gm_place_request request;
-    struct gm_msg_placed answer = {.wait_ns = all->control->options->patience};
+    session->is_sharing = gm_placing_shares(all->control, &who);
+    if (session->is_sharing && (body->flags & GM_PLACE_HAS_MPS) != 0) {
+        session->is_sharing = false; /* the driver joins that by itself */
+        gm_log_like(GM_LOG_INFO, "own mps", "%s (pid %d): its user's own MPS is used", body->name,
+                    (int)session->pid);
+    }
     if (!gm_placing_read(all->control, &all->view, &who, &request) ||
         !has_room_to_wait(all, session)) {
         place(session, body->name, &request);
@@ -802,8 +873,9 @@ static void start(struct gm_session *session, const struct gm_wire_message *mess
         return; /* there was room */
     uv_timer_stop(&session->timer);
     say(session, GM_LOG_INFO, "%s waits until a GPU has room for it", body->name);
-    snprintf(answer.text, sizeof answer.text, "no GPU has room for it beside the others: it waits");
-    gm_session_send(session, GM_MSG_PLACED, &answer, NULL, 0, NULL, 0);
+    ask_to_wait(session,
+                all->control->options->patience + (session->is_sharing ? GM_MPS_WAIT_NS : 0),
+                "no GPU has room for it beside the others: it waits");
 }
 
 /* ---- documents ---- */
@@ -1218,6 +1290,7 @@ void gm_session_start(struct gm_sessions *all, int fd)
     session->open_handles = 2;
     session->pid = peer.pid;
     session->uid = peer.uid;
+    session->gid = peer.gid;
     all->visitors++;
     user->visitors++;
     TAILQ_INSERT_TAIL(&all->living, session, each);
@@ -1252,6 +1325,8 @@ int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_m
     all->control = control;
     all->max_apps = max_apps;
     all->view = gm_view_own();
+    if (control->mps)
+        gm_mps_listen(control->mps, on_settled, all);
     all->max_visitors = gm_files_kept() * 2 / 3;
     all->apps_by_files = gm_files_divide() / GM_SESSION_FILES;
     all->bounds.max_files = gm_files_limit() / GM_SESSION_OTHERS;

@@ -120,6 +120,21 @@ static unsigned gm_start_match(const struct gm_link_welcome *welcome, int n_devi
     return matched;
 }
 
+/* What programs under MPS lack: their channels are the server's, or lie in its channel group, and
+ * what is done to that hits all that share. So it is not even tried. */
+static uint32_t gm_start_mps_off(unsigned n_gpus)
+{
+    int is_mps = 0;
+    for (uint32_t gpu = 0; gpu < n_gpus && is_mps == 0; gpu++) {
+        const CUdevice device = gm_gpu_device(gpu);
+        if (device < 0 || gm_real.cuDeviceGetAttribute == NULL ||
+            gm_real.cuDeviceGetAttribute(&is_mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device) !=
+                CUDA_SUCCESS)
+            is_mps = 0;
+    }
+    return is_mps != 0 ? GM_FEATURE_ISOLATION | GM_FEATURE_PARK | GM_FEATURE_TIMESLICE : 0;
+}
+
 /* ---- callbacks of the lower rooms ---- */
 
 static const struct gm_gate_calls gm_start_gate_calls = {
@@ -288,7 +303,10 @@ static enum gm_boot_state gm_start_connect(int n_devices)
         goto shut;
     }
     bool has_membarrier = gm_gate_membarrier_register();
-    atomic_store(&welcome.stat->features_off, gm_start_features_off(has_membarrier));
+    const uint32_t mps_off = gm_start_mps_off(welcome.n_gpus);
+    if (mps_off != 0)
+        atomic_store(&gm_start_probe, GM_PROBE_IS_OVER);
+    atomic_store(&welcome.stat->features_off, gm_start_features_off(has_membarrier) | mps_off);
     if (gm_gate_attach(welcome.ctl, welcome.stat, has_membarrier, &gm_start_gate_calls) != 0) {
         gm_log(GM_LOG_WARN, "running without gpumux: no thread-specific key left");
         goto shut;
@@ -356,12 +374,14 @@ enum gm_boot_state gm_start(void)
  * here, it may with the program's own. */
 static void gm_start_place(void)
 {
+    bool has_mps;
     gm_start_open_log();
-    if (!gm_place())
+    if (!gm_place(&has_mps))
         return;
-    if (gm_real.cuInit(0) != CUDA_SUCCESS)
-        gm_log(GM_LOG_WARN,
-               "the driver does not start with its GPUs in another order: as they were");
+    const CUresult result = gm_real.cuInit(0);
+    if (result != CUDA_SUCCESS)
+        gm_log(GM_LOG_WARN, "the driver does not start (%d) %s: as it was", (int)result,
+               has_mps ? "with MPS" : "with its GPUs in another order");
     gm_place_undo();
 }
 

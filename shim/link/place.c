@@ -2,12 +2,16 @@
  * threads may be reading it, and setenv may free what they read. */
 #include "shim/link/place.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/appname.h"
@@ -24,31 +28,42 @@
 #define GM_PLACE_LONGEST (86400 * GM_S) /* --patience is no longer */
 
 #define GM_PLACE_LIST "CUDA_VISIBLE_DEVICES"
+#define GM_PLACE_PIPE "CUDA_MPS_PIPE_DIRECTORY"
+#define GM_PLACE_DEFAULT_PIPE "/tmp/nvidia-mps"
 
 extern char **environ;
 
-static char *gm_place_own; /* the user's list, a copy; NULL: there is none. Written once */
+/* The user's, copies; NULL: there is none. Written once. */
+static char *gm_place_own, *gm_place_own_pipe;
 
 /* ---- the environment ---- */
 
-/* The list is `list`; NULL: none is set. False: out of memory. */
-static bool gm_place_export(const char *list)
+/* Whether `entry` sets the variable `name`. */
+static bool gm_place_sets(const char *entry, const char *name)
 {
-    static const char name[] = GM_PLACE_LIST "=";
-    char **from = environ, *variable = NULL;
+    const size_t length = strlen(name);
+    return strncmp(entry, name, length) == 0 && entry[length] == '=';
+}
+
+/* The list and the folder of MPS are these; NULL: none is set. False: out of memory. */
+static bool gm_place_export(const char *list, const char *pipe)
+{
+    char **from = environ, *added[2] = {NULL, NULL};
     size_t n = 0, at = 0;
     while (from != NULL && from[n] != NULL)
         n++;
-    char **made = malloc((n + 2) * sizeof(*made));
-    if (made == NULL || (list != NULL && asprintf(&variable, "%s%s", name, list) < 0)) {
+    char **made = malloc((n + 3) * sizeof(*made));
+    if (made == NULL || (list != NULL && asprintf(&added[0], GM_PLACE_LIST "=%s", list) < 0) ||
+        (pipe != NULL && asprintf(&added[1], GM_PLACE_PIPE "=%s", pipe) < 0)) {
         free(made);
         return false;
     }
     for (size_t i = 0; i < n && from[i] != NULL; i++) /* others may take some out meanwhile */
-        if (strncmp(from[i], name, sizeof(name) - 1) != 0)
+        if (!gm_place_sets(from[i], GM_PLACE_LIST) && !gm_place_sets(from[i], GM_PLACE_PIPE))
             made[at++] = from[i];
-    if (variable != NULL)
-        made[at++] = variable;
+    for (size_t i = 0; i < 2; i++)
+        if (added[i] != NULL)
+            made[at++] = added[i];
     made[at] = NULL;
     __atomic_store_n(&environ, made, __ATOMIC_RELEASE);
     return true;
@@ -56,7 +71,7 @@ static bool gm_place_export(const char *list)
 
 void gm_place_undo(void)
 {
-    gm_place_export(gm_place_own);
+    gm_place_export(gm_place_own, gm_place_own_pipe);
 }
 
 /* ---- the question ---- */
@@ -84,6 +99,25 @@ static bool gm_place_is_ranked(void)
     return false;
 }
 
+/* Whether the user runs MPS: the driver joins that by itself. A socket of another type than that of
+ * the control daemon says "wrong type" if it lives, and "refused" if it does not. */
+static bool gm_place_has_mps(void)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX, .sun_path = GM_PLACE_DEFAULT_PIPE "/control"};
+    struct stat found;
+    if (gm_place_own_pipe != NULL && gm_place_own_pipe[0] != '\0')
+        return true;
+    if (lstat(GM_PLACE_DEFAULT_PIPE, &found) != 0 || !S_ISDIR(found.st_mode) ||
+        found.st_uid != geteuid())
+        return false;
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const bool is_alive = fd >= 0 && (connect(fd, (const struct sockaddr *)&at, sizeof(at)) == 0 ||
+                                      errno == EPROTOTYPE);
+    if (fd >= 0)
+        close(fd);
+    return is_alive;
+}
+
 static uint32_t gm_place_flags(void)
 {
     const char *wish = getenv("GPUMUX_PLACE"), *order = getenv("CUDA_DEVICE_ORDER");
@@ -92,6 +126,8 @@ static uint32_t gm_place_flags(void)
         flags |= GM_PLACE_BY_BUS;
     if (gm_place_is_ranked())
         flags |= GM_PLACE_IS_RANKED;
+    if (gm_place_has_mps())
+        flags |= GM_PLACE_HAS_MPS;
     if (wish == NULL || wish[0] == '\0')
         return flags;
     if (strcmp(wish, "off") == 0)
@@ -122,9 +158,11 @@ static bool gm_place_wait(int fd, uint64_t until)
     return false;
 }
 
-/* Ask. Returns the entries of the answer, which are in `entries`; 0: nothing changes. */
+/* Ask. Returns the entries of the answer, which are in `entries`; 0: the order stays. `pipe` is the
+ * folder of the MPS to join, or "". */
 static uint32_t gm_place_ask(int fd, const struct gm_tokens *tokens,
-                             struct gm_place_entry entries[GM_DEVICES_VISIBLE])
+                             struct gm_place_entry entries[GM_DEVICES_VISIBLE],
+                             char pipe[GM_PIPE_MAX])
 {
     static uint64_t buffer[GM_WIRE_MAX / sizeof(uint64_t)];
     struct gm_token_entry sent[GM_DEVICES_VISIBLE];
@@ -157,8 +195,13 @@ static uint32_t gm_place_ask(int fd, const struct gm_tokens *tokens,
         const struct gm_msg_placed *placed = message.body;
         if (placed->text[0] != '\0')
             gm_log(GM_LOG_INFO, "%.*s", (int)sizeof(placed->text), placed->text);
-        if (placed->wait_ns == 0)
+        if (placed->sharing[0] != '\0')
+            gm_log(GM_LOG_INFO, "%.*s", (int)sizeof(placed->sharing), placed->sharing);
+        if (placed->wait_ns == 0) {
+            if (placed->pipe[0] == '/')
+                memcpy(pipe, placed->pipe, GM_PIPE_MAX);
             break;
+        }
         if (wait_ns != 0 || placed->wait_ns > GM_PLACE_LONGEST)
             return 0;
         wait_ns = placed->wait_ns;
@@ -212,26 +255,33 @@ static char *gm_place_list(const struct gm_tokens *tokens, const struct gm_place
     return list;
 }
 
-bool gm_place(void)
+bool gm_place(bool *has_mps)
 {
     struct gm_place_entry entries[GM_DEVICES_VISIBLE];
     struct gm_tokens tokens = {.n = 0};
+    char pipe[GM_PIPE_MAX] = "";
     uint32_t n = 0;
 
-    const char *set = getenv(GM_PLACE_LIST);
+    *has_mps = false;
+    const char *set = getenv(GM_PLACE_LIST), *set_pipe = getenv(GM_PLACE_PIPE);
     gm_place_own = set != NULL ? strdup(set) : NULL;
-    if (set != NULL && gm_place_own == NULL)
+    gm_place_own_pipe = set_pipe != NULL ? strdup(set_pipe) : NULL;
+    if ((set != NULL && gm_place_own == NULL) || (set_pipe != NULL && gm_place_own_pipe == NULL))
         return false;
     if (set != NULL)
         gm_tokens_cut(&tokens, gm_place_own);
     const int fd = gm_sock_connect_any(NULL, 0);
     if (fd >= 0) {
         fcntl(fd, F_SETFL, O_NONBLOCK);
-        n = gm_place_ask(fd, &tokens, entries);
+        n = gm_place_ask(fd, &tokens, entries, pipe);
         close(fd);
     }
     char *list = n > 0 ? gm_place_list(&tokens, entries, n) : NULL;
-    const bool is_made = list != NULL && gm_place_export(list);
+    const bool joins = pipe[0] != '\0';
+    const bool is_made =
+        (list != NULL || joins) &&
+        gm_place_export(list != NULL ? list : gm_place_own, joins ? pipe : gm_place_own_pipe);
+    *has_mps = joins && is_made;
     free(list);
     return is_made;
 }

@@ -14,17 +14,21 @@
  * Without a daemon, with one that does not know the question, or does not answer within
  * GM_PLACE_PATIENCE once the connection is there, everything stays as it is.
  *
- * Owns that variable from gm_place to gm_place_undo. Called once, by the start; calls the log.
+ * The answer may name the folder of an MPS control daemon (daemon/service/mps.h) which the program
+ * is to join: that goes into CUDA_MPS_PIPE_DIRECTORY, in the same way. A user who runs MPS has their
+ * own.
+ *
+ * Owns those variables from gm_place to gm_place_undo. Called once, by the start; calls the log.
  */
 #ifndef GM_SHIM_PLACE_H
 #define GM_SHIM_PLACE_H
 
 #include <stdbool.h>
 
-/* Ask, and change the environment. True: the list was changed. */
-bool gm_place(void);
+/* Ask, and change the environment. True: it was changed. `has_mps`: so that the driver joins MPS. */
+bool gm_place(bool *has_mps);
 
-/* Put the user's own list back. */
+/* Put the user's own back. */
 void gm_place_undo(void);
 
 #endif

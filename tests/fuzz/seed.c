@@ -97,7 +97,8 @@ static union body body_of(enum gm_msg_type type)
                                            .name = "python3"};
         break;
     case GM_MSG_PLACED:
-        body.placed = (struct gm_msg_placed){.text = "GPU 1 comes first"};
+        body.placed = (struct gm_msg_placed){.text = "GPU 1 comes first",
+                                             .pipe = "/run/gpumux/gpumux.sock.mps/0/pipe"};
         break;
     case GM_MSG_FORGET:
         body.forget = (struct gm_msg_forget){.selects = GM_SET_COMMAND, .command = "train*"};

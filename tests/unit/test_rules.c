@@ -61,6 +61,14 @@ static void test_start(void **state)
     assert_string_equal(gm_rule_format(&rules.rule[1], text, sizeof text),
                         "user=1234 need=1536M admit=fit");
     assert_int_equal(add("user=7 admit=later", 4), -EINVAL);
+    assert_int_equal(add("user=7 mps=yes", 4), -EINVAL);
+    must_add("user=8 command=small* mps=off", 5);
+    must_add("user=8 mps=on", 6);
+    assert_int_equal(add("user=8 command=none mps=on", 7), -EEXIST);
+    gm_rules_start(&rules, 8, "small", &start);
+    assert_int_equal(start.mps, GM_MPS_NOT);
+    gm_rules_start(&rules, 8, "other", &start);
+    assert_int_equal(start.mps, GM_MPS_ON);
     assert_int_equal(match(1234, "chat"), 0); /* those set nothing of a program that runs */
     assert_int_equal(match(1234, "train-big"), 1);
     assert_string_equal(gm_rule_format(&rules.rule[0], text, sizeof text),

@@ -93,8 +93,9 @@ static CUresult drv_range_attribute(void *data, size_t size, CUmem_range_attribu
 }
 static CUresult drv_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
-    CHECK(attribute == CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS && device == 0);
-    *value = atomic_load(&driver_is_concurrent);
+    CHECK(device == 0 && (attribute == CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS ||
+                          attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED));
+    *value = attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED ? 0 : atomic_load(&driver_is_concurrent);
     return CUDA_SUCCESS;
 }
 static CUresult drv_advise(CUdeviceptr va, size_t bytes, CUmem_advise advice,

@@ -476,7 +476,7 @@ static void test_fields(void **state)
     fields++;
 #include "common/wire.def"
 #undef GM_MSG_TEXT
-    assert_int_equal(fields, 11);
+    assert_int_equal(fields, 13);
 }
 
 static void test_encode_refuses(void **state)

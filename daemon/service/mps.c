@@ -1,0 +1,795 @@
+/* Space sharing: see mps.h. */
+#include "daemon/service/mps.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "daemon/service/users.h"
+
+#define GM_MPS_LOOKS 2u /* at the server, after one of its programs has ended */
+
+#define COST                                                                                       \
+    "a fatal fault of one program ends the work of all of this user that share with it, and "      \
+    "their "                                                                                       \
+    "kernels cannot be stopped in the middle"
+
+struct server;
+
+struct member {
+    struct server *server;
+    uv_poll_t poll; /* readable when the process has ended */
+    pid_t pid;
+    int fd;
+    bool is_used; /* until the handle is closed */
+    bool is_there;
+};
+
+/* What the tool is asked. */
+enum errand { ERRAND_NONE, ERRAND_LIST, ERRAND_START, ERRAND_STATUS, ERRAND_QUIT };
+
+struct server {
+    struct gm_mps *all;
+    enum gm_mps_state state;
+    uid_t uid;
+    gid_t gid;
+    bool is_wanted;    /* ENDING: to start again after it */
+    bool is_started;   /* a server was asked for */
+    uint32_t looks;    /* READY: how often the server is to be asked how it is */
+    bool is_left;      /* the daemon ends, and programs share */
+    pid_t listed;      /* the server that the tool listed; as the user says. 0: none */
+    pid_t group;       /* of the last control daemon */
+    uint64_t until;    /* STARTING, OLD, ENDING, and the end of UNUSABLE */
+    uint64_t answered; /* STARTING: when the control daemon answered first. 0: it did not */
+    uint64_t retry_ns;
+    char pipe[GM_PIPE_MAX], log[GM_PIPE_MAX];
+    char why[256];
+
+    uv_timer_t timer;
+    uv_process_t control;
+    bool has_control;
+    uv_process_t tool;
+    bool has_tool, is_tool_over;
+    enum errand errand;
+    int tool_out;
+    uint64_t tool_until;
+
+    uint32_t n;
+    struct member member[GM_MPS_MEMBERS];
+};
+
+struct gm_mps {
+    uv_loop_t *loop;
+    char base[PATH_MAX];
+    bool is_closing;
+    gm_mps_settled *settled;
+    void *arg;
+    struct server server[GM_MPS_USERS];
+};
+
+static void tick(uv_timer_t *timer);
+static void begin(struct server *server);
+static void run_tool(struct server *server, enum errand errand);
+
+/* ---- words ---- */
+
+static const char *const words[] = {"off",   "waiting", "starting", "ready",
+                                    "fault", "ending",  "unusable"};
+
+static void say(struct server *server, enum gm_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void say(struct server *server, enum gm_log_level level, const char *format, ...)
+{
+    char text[384], kind[48], user[GM_USERS_NAME];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    snprintf(kind, sizeof kind, "mps of %u: %.12s", server->uid, text);
+    gm_log_like(level, kind, "MPS of %s: %s", gm_users_name(server->uid, user), text);
+}
+
+static void look_in(struct server *server, uint64_t ns)
+{
+    uv_timer_start(&server->timer, tick, ns / GM_MS, 0);
+}
+
+static void settle(struct server *server)
+{
+    if (server->all->settled && !server->all->is_closing)
+        server->all->settled(server->all->arg, server->uid);
+}
+
+/* A process of the group that the control daemon led is still there, so nobody else has its number.
+ */
+static bool has_group(const struct server *server)
+{
+    return server->group > 1 &&
+           (server->has_control || (server->listed > 1 && getsid(server->listed) == server->group));
+}
+
+static void end_group(const struct server *server, int number)
+{
+    if (has_group(server))
+        kill(-server->group, number);
+}
+
+/* It cannot be used, for a while. */
+static void give_up(struct server *server, const char *why)
+{
+    server->retry_ns = server->retry_ns == 0 ? GM_MPS_RETRY_NS : server->retry_ns * 2;
+    if (server->retry_ns > GM_MPS_RETRY_MOST_NS)
+        server->retry_ns = GM_MPS_RETRY_MOST_NS;
+    server->state = GM_MPS_UNUSABLE;
+    server->until = gm_now() + server->retry_ns;
+    snprintf(server->why, sizeof server->why, "%s", why);
+    say(server, GM_LOG_WARN, "cannot be used, programs run without it for %llu s: %s",
+        (unsigned long long)(server->retry_ns / GM_S), why);
+    end_group(server, SIGTERM);
+    look_in(server, GM_S);
+    settle(server);
+}
+
+/* ---- folders ---- */
+
+/* The folder `name` in `parent`, of that user. Returns its descriptor or -errno. */
+static int open_folder(int parent, const char *name, uid_t uid, gid_t gid, mode_t mode)
+{
+    struct stat found;
+    const bool is_made = mkdirat(parent, name, 0700) == 0;
+    if (!is_made && errno != EEXIST)
+        return -errno;
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int error = fstat(fd, &found) ? -errno : 0;
+    if (error == 0 && !is_made && (found.st_uid != uid || (found.st_mode & 022) != 0))
+        error = -EPERM;
+    if (error == 0 && found.st_uid != uid && fchown(fd, uid, gid) != 0)
+        error = -errno;
+    if (error == 0 && fchmod(fd, mode) != 0)
+        error = -errno;
+    if (error) {
+        close(fd);
+        return error;
+    }
+    return fd;
+}
+
+/* Returns 0 or -errno. */
+static int make_folders(struct server *server)
+{
+    char name[16];
+    snprintf(name, sizeof name, "%u", server->uid);
+    int base = open_folder(AT_FDCWD, server->all->base, geteuid(), getegid(), 0711);
+    if (base < 0)
+        return base;
+    int own = open_folder(base, name, geteuid(), getegid(), 0711);
+    close(base);
+    if (own < 0)
+        return own;
+    int pipe = open_folder(own, "pipe", server->uid, server->gid, 0700);
+    int log = pipe < 0 ? pipe : open_folder(own, "log", server->uid, server->gid, 0700);
+    close(own);
+    if (pipe >= 0)
+        close(pipe);
+    if (log >= 0)
+        close(log);
+    return log < 0 ? log : 0;
+}
+
+/* Whether a control daemon listens there. A socket of another type says "wrong type" if it lives,
+ * and "refused" if it does not. */
+static bool is_alive(const char *pipe)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return false;
+    snprintf(at.sun_path, sizeof at.sun_path, "%s/control", pipe);
+    const bool is_there =
+        connect(fd, (const struct sockaddr *)&at, sizeof at) == 0 || errno == EPROTOTYPE;
+    close(fd);
+    return is_there;
+}
+
+/* ---- processes ---- */
+
+/* As the user, in a session of its own, with nothing of the daemon's environment but where programs
+ * and libraries are. Returns 0 or -errno. */
+static int spawn(struct server *server, uv_process_t *process, uv_exit_cb on_exit,
+                 char *const *args, int in, int out)
+{
+    char path[PATH_MAX], libraries[PATH_MAX], pipe[GM_PIPE_MAX + 32], log[GM_PIPE_MAX + 32];
+    const char *own_path = getenv("PATH"), *own_libraries = getenv("LD_LIBRARY_PATH");
+    snprintf(path, sizeof path, "PATH=%s", own_path ? own_path : "/usr/local/bin:/usr/bin:/bin");
+    snprintf(libraries, sizeof libraries, "LD_LIBRARY_PATH=%s", own_libraries ? own_libraries : "");
+    snprintf(pipe, sizeof pipe, "CUDA_MPS_PIPE_DIRECTORY=%s", server->pipe);
+    snprintf(log, sizeof log, "CUDA_MPS_LOG_DIRECTORY=%s", server->log);
+    char *env[] = {path, pipe, log, own_libraries ? libraries : NULL, NULL};
+    uv_stdio_container_t stdio[3] = {
+        {.flags = UV_IGNORE}, {.flags = UV_IGNORE}, {.flags = UV_IGNORE}};
+    if (in >= 0)
+        stdio[0] = (uv_stdio_container_t){.flags = UV_INHERIT_FD, .data.fd = in};
+    if (out >= 0)
+        stdio[1] = (uv_stdio_container_t){.flags = UV_INHERIT_FD, .data.fd = out};
+    uv_process_options_t options = {.exit_cb = on_exit,
+                                    .file = args[0],
+                                    .args = (char **)args,
+                                    .env = env,
+                                    .cwd = "/",
+                                    .flags = UV_PROCESS_DETACHED,
+                                    .stdio_count = 3,
+                                    .stdio = stdio,
+                                    .uid = server->uid,
+                                    .gid = server->gid};
+    if (server->uid != geteuid())
+        options.flags |= UV_PROCESS_SETUID | UV_PROCESS_SETGID;
+    return uv_spawn(server->all->loop, process, &options);
+}
+
+/* ---- the tool ---- */
+
+/* The first line that is a number. 0: none. */
+static pid_t first_number(const char *text)
+{
+    while (*text) {
+        const size_t digits = strspn(text, "0123456789"), length = strcspn(text, "\n");
+        if (digits > 0 && digits == length && digits < 9)
+            return (pid_t)strtol(text, NULL, 10);
+        text += length + (text[length] == '\n');
+    }
+    return 0;
+}
+
+static void become_ready(struct server *server)
+{
+    server->state = GM_MPS_READY;
+    server->retry_ns = 0;
+    server->why[0] = '\0';
+    say(server, GM_LOG_INFO, "ready in %s: " COST, server->pipe);
+    settle(server);
+    look_in(server, GM_MPS_LINGER_NS);
+}
+
+/* While it starts: whether it answers, and has a server. */
+static void started(struct server *server, bool is_ok, const char *text)
+{
+    if (!is_ok || strstr(text, "annot"))
+        return;
+    if (server->answered == 0)
+        server->answered = gm_now();
+    server->listed = first_number(text);
+    /* A driver that does not start one on request starts it for the first client. */
+    if (server->listed != 0 || gm_now() - server->answered > GM_MPS_SERVER_NS)
+        become_ready(server);
+}
+
+static void looked(struct server *server, bool is_ok, const char *text)
+{
+    const bool is_fault = is_ok && strstr(text, "FAULT");
+    if (is_fault && server->state == GM_MPS_READY) {
+        server->state = GM_MPS_FAULT;
+        snprintf(server->why, sizeof server->why,
+                 "one program had a fatal fault, which ended the work of all that share with it; "
+                 "new programs run without MPS until they have ended");
+        say(server, GM_LOG_ERROR, "%s (%u are left)", server->why, server->n);
+    } else if (is_ok && !is_fault && server->state == GM_MPS_FAULT) {
+        server->state = GM_MPS_READY;
+        say(server, GM_LOG_INFO, "the server takes programs again");
+    }
+}
+
+static void read_tool(struct server *server, bool is_ok)
+{
+    char text[GM_MPS_OUTPUT];
+    const ssize_t n = read(server->tool_out, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = '\0';
+    if (server->state == GM_MPS_STARTING && server->errand != ERRAND_QUIT)
+        started(server, is_ok, text);
+    else if (server->errand == ERRAND_LIST && is_ok)
+        server->listed = first_number(text);
+    else if (server->errand == ERRAND_STATUS)
+        looked(server, is_ok, text);
+}
+
+static void on_tool_closed(uv_handle_t *handle)
+{
+    struct server *server = handle->data;
+    server->has_tool = false;
+    if (server->errand == ERRAND_LIST && server->state == GM_MPS_READY && server->listed != 0)
+        run_tool(server, ERRAND_STATUS);
+}
+
+static void close_tool(struct server *server)
+{
+    if (server->is_tool_over)
+        return;
+    server->is_tool_over = true;
+    close(server->tool_out);
+    uv_close((uv_handle_t *)&server->tool, on_tool_closed);
+}
+
+static void on_tool_exit(uv_process_t *process, int64_t status, int number)
+{
+    struct server *server = process->data;
+    if (!server->is_tool_over)
+        read_tool(server, status == 0 && number == 0);
+    close_tool(server);
+}
+
+/* What it is told to do is in a file, what it says goes into a pipe, which is read when it has
+ * ended: one that says too much waits there for its end. */
+static void run_tool(struct server *server, enum errand errand)
+{
+    char name[] = GM_MPS_TOOL, command[64];
+    char *args[] = {name, NULL};
+    int out[2];
+    if (server->has_tool)
+        return;
+    switch (errand) {
+    case ERRAND_START:
+        snprintf(command, sizeof command, "start_server -uid %u\n", server->uid);
+        break;
+    case ERRAND_STATUS:
+        snprintf(command, sizeof command, "get_server_status %d\n", (int)server->listed);
+        break;
+    case ERRAND_QUIT:
+        snprintf(command, sizeof command, server->is_left ? "quit\n" : "quit -t 1\n");
+        break;
+    default:
+        snprintf(command, sizeof command, "get_server_list\n");
+    }
+    const int in = memfd_create("gpumux-mps", MFD_CLOEXEC);
+    if (in < 0)
+        return;
+    if (write(in, command, strlen(command)) != (ssize_t)strlen(command) ||
+        lseek(in, 0, SEEK_SET) != 0 || pipe2(out, O_CLOEXEC) != 0)
+        goto no_pipe;
+    fcntl(out[0], F_SETFL, O_NONBLOCK);
+    server->errand = errand;
+    server->has_tool = true;
+    server->is_tool_over = false;
+    server->tool_out = out[0];
+    server->tool_until = gm_now() + GM_MPS_TOOL_NS;
+    server->tool.data = server;
+    if (spawn(server, &server->tool, on_tool_exit, args, in, out[1]) != 0)
+        close_tool(server);
+    close(out[1]);
+no_pipe:
+    close(in);
+}
+
+/* The tool has a limit, too. */
+static void watch_tool(struct server *server)
+{
+    if (server->has_tool && !server->is_tool_over && !server->is_left &&
+        gm_now() >= server->tool_until)
+        uv_process_kill(&server->tool, SIGKILL);
+}
+
+/* ---- the control daemon ---- */
+
+static void become_off(struct server *server)
+{
+    const bool is_wanted = server->is_wanted && !server->all->is_closing;
+    server->state = GM_MPS_OFF;
+    server->is_wanted = false;
+    server->listed = 0;
+    if (is_wanted)
+        begin(server);
+    else
+        look_in(server, 0);
+}
+
+static void on_control_closed(uv_handle_t *handle)
+{
+    struct server *server = handle->data;
+    server->has_control = false;
+    if (!server->is_left)
+        end_group(server, SIGTERM); /* a server that stays behind */
+    if (server->state == GM_MPS_ENDING)
+        become_off(server);
+    else if (server->state == GM_MPS_UNUSABLE)
+        look_in(server, GM_S);
+}
+
+static void on_control_exit(uv_process_t *process, int64_t status, int number)
+{
+    struct server *server = process->data;
+    char why[sizeof server->why];
+    const bool was_ready = server->state == GM_MPS_READY || server->state == GM_MPS_FAULT;
+    snprintf(why, sizeof why,
+             was_ready ? GM_MPS_TOOL " ended (code %d, signal %d) while %u programs shared"
+                       : GM_MPS_TOOL
+                 " ended as it started (code %d, signal %d); %u programs. See %s",
+             (int)status, number, server->n, server->log);
+    uv_close((uv_handle_t *)process, on_control_closed);
+    if (was_ready || server->state == GM_MPS_STARTING)
+        give_up(server, why);
+}
+
+static void spawn_control(struct server *server)
+{
+    char name[] = GM_MPS_TOOL, foreground[] = "-f", why[sizeof server->why];
+    char *args[] = {name, foreground, NULL};
+    server->state = GM_MPS_STARTING;
+    server->until = gm_now() + GM_MPS_START_NS;
+    server->answered = 0;
+    server->is_started = false;
+    server->listed = 0;
+    server->control.data = server;
+    server->has_control = true;
+    const int error = spawn(server, &server->control, on_control_exit, args, -1, -1);
+    if (error == 0) {
+        server->group = server->control.pid;
+        look_in(server, GM_MPS_LOOK_NS);
+        return;
+    }
+    server->group = 0;
+    snprintf(why, sizeof why,
+             error == UV_ENOENT ? GM_MPS_TOOL " is not installed, or not in the daemon's PATH"
+                                : GM_MPS_TOOL " cannot be started: %s",
+             uv_strerror(error));
+    uv_close((uv_handle_t *)&server->control, on_control_closed);
+    give_up(server, why);
+}
+
+/* Bring it up. `settled` is called, now or later. */
+static void begin(struct server *server)
+{
+    struct gm_mps *all = server->all;
+    char why[sizeof server->why];
+    const int n = snprintf(server->pipe, sizeof server->pipe, "%s/%u/pipe", all->base, server->uid);
+    snprintf(server->log, sizeof server->log, "%.*s/%u/log", GM_PIPE_MAX - 20, all->base,
+             server->uid);
+    if (n >= (int)sizeof server->pipe) {
+        give_up(server, "the path of the daemon's socket is too long for it");
+        return;
+    }
+    if (server->uid != geteuid() && geteuid() != 0) {
+        give_up(server, "only root's daemon can start it for other users");
+        return;
+    }
+    const int error = make_folders(server);
+    if (error) {
+        snprintf(why, sizeof why,
+                 "its folders below %.120s cannot be made, or somebody changed them: %s", all->base,
+                 strerror(-error));
+        give_up(server, why);
+        return;
+    }
+    if (!is_alive(server->pipe)) {
+        spawn_control(server);
+        return;
+    }
+    server->state = GM_MPS_OLD;
+    server->until = gm_now() + GM_MPS_START_NS;
+    server->is_left = true; /* its programs may live */
+    run_tool(server, ERRAND_QUIT);
+    server->is_left = false;
+    look_in(server, GM_MPS_LOOK_NS);
+}
+
+static void end(struct server *server)
+{
+    server->state = GM_MPS_ENDING;
+    server->until = gm_now() + (server->is_left ? GM_MPS_LEAVE_NS : GM_MPS_END_NS);
+    server->errand = ERRAND_NONE;
+    run_tool(server, ERRAND_QUIT);
+    look_in(server, GM_MPS_LOOK_NS);
+}
+
+/* ---- time ---- */
+
+static void tick_starting(struct server *server)
+{
+    char why[sizeof server->why];
+    if (gm_now() >= server->until) {
+        snprintf(why, sizeof why, "%s within %llu s. See %s",
+                 server->answered ? "it starts no server" : GM_MPS_TOOL " does not answer",
+                 (unsigned long long)(GM_MPS_START_NS / GM_S), server->log);
+        give_up(server, why);
+        return;
+    }
+    if (!server->has_tool) {
+        const bool is_due = server->answered != 0 && !server->is_started;
+        server->is_started = server->is_started || is_due;
+        run_tool(server, is_due ? ERRAND_START : ERRAND_LIST);
+    }
+    look_in(server, GM_MPS_LOOK_NS);
+}
+
+static void tick_old(struct server *server)
+{
+    if (!is_alive(server->pipe)) {
+        spawn_control(server);
+    } else if (gm_now() >= server->until) {
+        give_up(server, "that of an earlier daemon still serves programs");
+    } else {
+        look_in(server, GM_MPS_LOOK_NS);
+    }
+}
+
+/* READY and FAULT. */
+static void tick_ready(struct server *server)
+{
+    if (server->n == 0) {
+        end(server);
+        return;
+    }
+    if (server->looks > 0 || server->state == GM_MPS_FAULT)
+        run_tool(server, server->listed == 0 ? ERRAND_LIST : ERRAND_STATUS);
+    server->looks -= server->looks > 0;
+    if (server->looks > 0 || server->state == GM_MPS_FAULT || server->has_tool)
+        look_in(server, GM_MPS_FAULT_NS);
+}
+
+static void tick_ending(struct server *server)
+{
+    const uint64_t now = gm_now();
+    if (!server->has_control) {
+        become_off(server);
+        return;
+    }
+    if (server->errand != ERRAND_QUIT)
+        run_tool(server, ERRAND_QUIT);
+    if (server->is_left && now >= server->until) {
+        /* It ends when its programs have, and so does the tool. */
+        if (server->has_tool)
+            close_tool(server);
+        if (!uv_is_closing((uv_handle_t *)&server->control))
+            uv_close((uv_handle_t *)&server->control, on_control_closed);
+        return;
+    }
+    if (now >= server->until)
+        end_group(server, now >= server->until + GM_S ? SIGKILL : SIGTERM);
+    look_in(server, GM_MPS_LOOK_NS);
+}
+
+static void close_server(struct server *server)
+{
+    for (uint32_t i = 0; i < GM_MPS_MEMBERS; i++)
+        if (server->member[i].is_used)
+            return;
+    if (!server->has_control && !server->has_tool &&
+        !uv_is_closing((const uv_handle_t *)&server->timer))
+        uv_close((uv_handle_t *)&server->timer, NULL);
+    else
+        look_in(server, GM_MPS_LOOK_NS);
+}
+
+static void tick(uv_timer_t *timer)
+{
+    struct server *server = timer->data;
+    watch_tool(server);
+    switch (server->state) {
+    case GM_MPS_STARTING:
+        tick_starting(server);
+        break;
+    case GM_MPS_OLD:
+        tick_old(server);
+        break;
+    case GM_MPS_READY:
+    case GM_MPS_FAULT:
+        tick_ready(server);
+        break;
+    case GM_MPS_ENDING:
+        tick_ending(server);
+        break;
+    case GM_MPS_UNUSABLE:
+        end_group(server, SIGKILL);
+        if (server->has_control || server->has_tool)
+            look_in(server, GM_S);
+        break;
+    case GM_MPS_OFF:
+        break;
+    }
+    if (server->all->is_closing && server->state == GM_MPS_OFF)
+        close_server(server);
+}
+
+/* ---- programs ---- */
+
+static void on_member_closed(uv_handle_t *handle)
+{
+    struct member *member = handle->data;
+    close(member->fd);
+    member->is_used = false;
+}
+
+static void let_go(struct member *member)
+{
+    if (!member->is_there)
+        return;
+    member->is_there = false;
+    member->server->n--;
+    uv_close((uv_handle_t *)&member->poll, on_member_closed);
+}
+
+/* Its process has ended. It may have been by a fault that ends others. */
+static void on_member_ends(uv_poll_t *poll, int status, int events)
+{
+    struct member *member = poll->data;
+    struct server *server = member->server;
+    (void)status, (void)events;
+    let_go(member);
+    if (server->state != GM_MPS_READY && server->state != GM_MPS_FAULT)
+        return;
+    server->looks = GM_MPS_LOOKS;
+    look_in(server, server->n > 0 ? GM_MPS_LOOK_NS : GM_MPS_LINGER_NS);
+}
+
+static bool add_member(struct server *server, pid_t pid)
+{
+    struct member *member = NULL;
+    for (uint32_t i = 0; i < GM_MPS_MEMBERS; i++) {
+        if (server->member[i].is_there && server->member[i].pid == pid)
+            return true; /* it asked before */
+        if (!member && !server->member[i].is_used)
+            member = &server->member[i];
+    }
+    if (!member)
+        return false;
+    const int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0)
+        return false;
+    if (uv_poll_init(server->all->loop, &member->poll, fd) != 0) {
+        close(fd);
+        return false;
+    }
+    *member = (struct member){.server = server,
+                              .poll = member->poll,
+                              .pid = pid,
+                              .fd = fd,
+                              .is_used = true,
+                              .is_there = true};
+    member->poll.data = member;
+    uv_poll_start(&member->poll, UV_READABLE, on_member_ends);
+    server->n++;
+    return true;
+}
+
+/* The user's, or a free one. NULL: there is none. */
+static struct server *find(struct gm_mps *mps, uid_t uid)
+{
+    struct server *found = NULL;
+    const uint64_t now = gm_now();
+    for (uint32_t i = 0; i < GM_MPS_USERS; i++) {
+        struct server *server = &mps->server[i];
+        if (server->uid == uid && server->group != -1)
+            return server;
+        const bool is_over = server->state == GM_MPS_OFF ||
+                             (server->state == GM_MPS_UNUSABLE && now >= server->until);
+        if (!found && is_over && server->n == 0 && !server->has_control && !server->has_tool)
+            found = server;
+    }
+    if (found) {
+        found->state = GM_MPS_OFF;
+        found->uid = uid;
+        found->group = 0;
+        found->retry_ns = 0;
+        found->why[0] = '\0';
+    }
+    return found;
+}
+
+enum gm_mps_answer gm_mps_join(struct gm_mps *mps, pid_t pid, uid_t uid, gid_t gid,
+                               char pipe[GM_PIPE_MAX], char *text, size_t size)
+{
+    pipe[0] = '\0';
+    if (!mps || mps->is_closing)
+        return GM_MPS_ALONE;
+    struct server *server = find(mps, uid);
+    if (!server) {
+        snprintf(text, size, "without MPS: it serves %u users already", GM_MPS_USERS);
+        return GM_MPS_ALONE;
+    }
+    server->gid = gid;
+    if (server->state == GM_MPS_OFF ||
+        (server->state == GM_MPS_UNUSABLE && gm_now() >= server->until && !server->has_control &&
+         !server->has_tool && server->n == 0))
+        begin(server);
+    switch (server->state) {
+    case GM_MPS_READY:
+        if (!add_member(server, pid)) {
+            snprintf(text, size,
+                     "without MPS: %u programs of this user share already, or no file "
+                     "is left",
+                     server->n);
+            return GM_MPS_ALONE;
+        }
+        snprintf(pipe, GM_PIPE_MAX, "%s", server->pipe);
+        snprintf(text, size, "it shares the multiprocessors by MPS: " COST);
+        return GM_MPS_JOINED;
+    case GM_MPS_ENDING:
+        server->is_wanted = true;
+        return GM_MPS_SOON;
+    case GM_MPS_OLD:
+    case GM_MPS_STARTING:
+        return GM_MPS_SOON;
+    default:
+        snprintf(text, size, "without MPS: %.*s", size > 13 ? (int)size - 13 : 0, server->why);
+        return GM_MPS_ALONE;
+    }
+}
+
+bool gm_mps_view(const struct gm_mps *mps, uint32_t i, struct gm_mps_view *view)
+{
+    for (uint32_t at = 0; mps && at < GM_MPS_USERS; at++) {
+        const struct server *server = &mps->server[at];
+        if (server->state == GM_MPS_OFF || i-- > 0)
+            continue;
+        *view = (struct gm_mps_view){
+            .uid = server->uid, .state = server->state, .word = words[server->state]};
+        for (uint32_t k = 0; k < GM_MPS_MEMBERS; k++)
+            if (server->member[k].is_there)
+                view->pid[view->n++] = server->member[k].pid;
+        snprintf(view->pipe, sizeof view->pipe, "%s", server->pipe);
+        snprintf(view->why, sizeof view->why, "%s", server->why);
+        return true;
+    }
+    return false;
+}
+
+/* ---- all of them ---- */
+
+struct gm_mps *gm_mps_open(uv_loop_t *loop, const char *socket)
+{
+    struct gm_mps *mps = calloc(1, sizeof *mps);
+    if (!mps)
+        return NULL;
+    mps->loop = loop;
+    snprintf(mps->base, sizeof mps->base, "%.*s.mps", PATH_MAX - 8, socket);
+    for (uint32_t i = 0; i < GM_MPS_USERS; i++) {
+        struct server *server = &mps->server[i];
+        server->all = mps;
+        server->group = -1; /* nobody's */
+        uv_timer_init(loop, &server->timer);
+        server->timer.data = server;
+    }
+    return mps;
+}
+
+void gm_mps_listen(struct gm_mps *mps, gm_mps_settled *settled, void *arg)
+{
+    mps->settled = settled;
+    mps->arg = arg;
+}
+
+void gm_mps_close(struct gm_mps *mps)
+{
+    if (!mps || mps->is_closing)
+        return;
+    mps->is_closing = true;
+    for (uint32_t i = 0; i < GM_MPS_USERS; i++) {
+        struct server *server = &mps->server[i];
+        server->is_left = server->n > 0;
+        for (uint32_t k = 0; k < GM_MPS_MEMBERS; k++)
+            let_go(&server->member[k]);
+        if (server->state == GM_MPS_UNUSABLE || server->state == GM_MPS_OLD)
+            server->state = server->has_control ? GM_MPS_ENDING : GM_MPS_OFF;
+        if (server->state != GM_MPS_OFF)
+            end(server);
+        else
+            look_in(server, 0);
+    }
+}
+
+void gm_mps_free(struct gm_mps *mps)
+{
+    free(mps);
+}
