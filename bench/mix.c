@@ -54,6 +54,7 @@
 #define STEPS_MAX 3
 #define WIDTH 4096u
 #define FROM_HOST 8 /* of the input, the part that comes from host memory: one in so many */
+#define PAGE_BYTES (2ull << 20)
 #define STAGE_BYTES (16u << 20) /* of host memory */
 
 enum kernel {
@@ -128,7 +129,7 @@ static const struct kind kinds[] = {
 struct lane {
     CUstream stream;
     CUdeviceptr array[ARRAYS_MAX];
-    CUdeviceptr sum;
+    CUdeviceptr sum; /* in mix.sums */
 };
 
 struct mix {
@@ -139,6 +140,7 @@ struct mix {
     struct gm_bench_device gpu;
     CUfunction kernel[KERNELS];
     struct lane lane[LANES_MAX];
+    CUdeviceptr sums; /* one of 64 bits each */
     uint64_t sum;
     double init_ms, open_ms, fill_ms, work_ms;
 };
@@ -234,17 +236,20 @@ static void launch(const struct mix *mix, const struct lane *lane, enum kernel k
           1, 1, 0, lane->stream, args, NULL);
 }
 
-/* Elements of each array: all lanes together have --bytes, less what does not divide. */
+/* Elements of each array: all lanes and the sums together have --bytes at most. Where there is
+ * enough, arrays have whole pages of the GPU, so that they take no more than that. */
 static void size_arrays(struct mix *mix)
 {
     uint64_t weights = 0;
     for (int i = 0; i < ARRAYS_MAX; i++)
         weights += mix->kind->weight[i];
-    const uint64_t unit = mix->bytes / mix->kind->lanes / sizeof(float) / weights / 1024 * 1024;
-    if (unit == 0)
+    const uint64_t rest = mix->bytes > 2 * PAGE_BYTES ? mix->bytes - PAGE_BYTES : mix->bytes;
+    const uint64_t unit = rest / mix->kind->lanes / sizeof(float) / weights;
+    const uint64_t page = unit < 8 * PAGE_BYTES / sizeof(float) ? 1024 : PAGE_BYTES / sizeof(float);
+    if (unit < page)
         gm_bench_fail(2, "--bytes is too small");
     for (int i = 0; i < ARRAYS_MAX; i++)
-        mix->count[i] = unit * mix->kind->weight[i];
+        mix->count[i] = unit / page * page * mix->kind->weight[i];
 }
 
 /* The input of a lane: the first part from the host. */
@@ -268,10 +273,11 @@ static void make_lanes(struct mix *mix)
     for (uint32_t i = 0; i < STAGE_BYTES / sizeof(float); i++)
         stage[i] = gm_mix_random(0, i);
     size_arrays(mix);
+    GM_CU(&mix->gpu, cuMemAlloc, &mix->sums, LANES_MAX * sizeof(uint64_t));
     for (uint32_t i = 0; i < mix->kind->lanes; i++) {
         struct lane *lane = &mix->lane[i];
         GM_CU(&mix->gpu, cuStreamCreate, &lane->stream, CU_STREAM_NON_BLOCKING);
-        GM_CU(&mix->gpu, cuMemAlloc, &lane->sum, sizeof(uint64_t));
+        lane->sum = mix->sums + i * sizeof(uint64_t);
         for (int k = 0; k < ARRAYS_MAX; k++)
             if (mix->count[k] > 0)
                 GM_CU(&mix->gpu, cuMemAlloc, &lane->array[k], mix->count[k] * sizeof(float));
@@ -288,9 +294,9 @@ static void free_lanes(const struct mix *mix)
         for (int k = 0; k < ARRAYS_MAX; k++)
             if (lane->array[k] != 0)
                 GM_CU(&mix->gpu, cuMemFree, lane->array[k]);
-        GM_CU(&mix->gpu, cuMemFree, lane->sum);
         GM_CU(&mix->gpu, cuStreamDestroy, lane->stream);
     }
+    GM_CU(&mix->gpu, cuMemFree, mix->sums);
 }
 
 /* ---- work ---- */

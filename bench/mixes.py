@@ -357,8 +357,8 @@ def daemon_of(rig, cell, side, card, total):
     if side.endswith("-mps") and not side.endswith("over-mps"):
         options["space_sharing"] = "mps"
     host = host_bytes()
-    options["pinned"] = min(total + 2**28, host // 2)
-    if options["pinned"] < total:
+    options["pinned"] = min(total + 2**30, host // 2)
+    if options["pinned"] < total + 2**30 - len(rig.gpus) * card: # what is left if all are admitted at once
         options["paged"] = min(total, host // 4)
     return r.Daemon(rig, "daemon-" + cell, **options)
 
