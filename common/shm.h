@@ -106,7 +106,8 @@ struct gm_stat {
     /* What the program itself moves between host and device, since its start, while it marks:
      * bytes of its copies, and launches that name host memory of its own. */
     _Atomic uint64_t link_bytes, link_launches;
-    uint8_t reserved[4096 - 128 - 8 * GM_SPARES_MAX];
+    _Atomic uint64_t exports; /* memory that it exported for other processes to import: how often */
+    uint8_t reserved[4096 - 136 - 8 * GM_SPARES_MAX];
     struct gm_slot slot[GM_SLOTS];
 };
 _Static_assert(sizeof(struct gm_stat) == 4096 + GM_CACHE_PAIR * GM_SLOTS, "gm_stat layout");

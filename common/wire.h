@@ -169,6 +169,12 @@ struct gm_msg_open {
     uint32_t gpu;
 };
 
+/* IMPORTED: the program imported memory of another one by the driver's descriptor that comes along,
+ * which the exporter marked (common/marks.h). Always with one fd. */
+struct gm_msg_imported {
+    uint64_t reserved; /* 0 */
+};
+
 /* SHUT: unmap what was opened at `va`. Answered by SHUT_IS, after the UNMAPs. */
 struct gm_msg_shut {
     uint64_t cookie;
@@ -431,6 +437,7 @@ _Static_assert(sizeof(struct gm_msg_done) == 16, "gm_msg_done");
 _Static_assert(sizeof(struct gm_msg_quiet) == 16, "gm_msg_quiet");
 _Static_assert(sizeof(struct gm_msg_share) == 16, "gm_msg_share");
 _Static_assert(sizeof(struct gm_msg_open) == 48, "gm_msg_open");
+_Static_assert(sizeof(struct gm_msg_imported) == 8, "gm_msg_imported");
 _Static_assert(sizeof(struct gm_msg_shut) == 16, "gm_msg_shut");
 _Static_assert(sizeof(struct gm_msg_welcome) == 8, "gm_msg_welcome");
 _Static_assert(sizeof(struct gm_msg_refused) == 192, "gm_msg_refused");

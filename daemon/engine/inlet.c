@@ -34,6 +34,11 @@ void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wi
     enter(engine, &(struct gm_input){.kind = GM_INPUT_MESSAGE, .app = id, .message = message});
 }
 
+void gm_engine_imported(struct gm_engine *engine, uint32_t id, struct gm_client *partner)
+{
+    enter(engine, &(struct gm_input){.kind = GM_INPUT_IMPORTED, .app = id, .client = partner});
+}
+
 void gm_engine_leave(struct gm_engine *engine, uint32_t id)
 {
     enter(engine, &(struct gm_input){.kind = GM_INPUT_LEFT, .app = id});

@@ -28,6 +28,8 @@ void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void 
 /* A decoded message from app `app`. May call outlet.send and outlet.end. */
 void gm_engine_message(struct gm_engine *engine, uint32_t app,
                        const struct gm_wire_message *message);
+/* The app has imported memory of the partner. */
+void gm_engine_imported(struct gm_engine *engine, uint32_t app, struct gm_client *partner);
 /* The session of `app` is gone (exit, crash, protocol error). `session` is not used any more. */
 void gm_engine_leave(struct gm_engine *engine, uint32_t app);
 /* Options and rules have changed. What rules say of memory (oversize=, cap=, and what a user may

@@ -386,6 +386,29 @@ void gm_machine_message(struct gm_machine *machine, uint32_t id,
     }
 }
 
+/* The program of that process, if it is of this user and says that it exported memory. */
+static struct gm_client *find_exporter(struct gm_machine *machine, pid_t pid, uid_t uid)
+{
+    for (uint32_t id = 0; id < machine->max_apps && pid > 0; id++) {
+        struct gm_client *client = machine->clients[id];
+        if (client && client->pid == pid && client->uid == uid &&
+            atomic_load(&client->stat->exports) > 0)
+            return client;
+    }
+    return NULL;
+}
+
+void gm_machine_imported(struct gm_machine *machine, uint32_t id, pid_t exporter)
+{
+    struct gm_client *client = machine->clients[id];
+    struct gm_client *partner = find_exporter(machine, exporter, client->uid);
+    uint32_t gpu = 0;
+    while (gpu < machine->n && !client->engines[gpu])
+        gpu++;
+    if (partner && gpu < machine->n)
+        gm_engine_imported(machine->engines[gpu], id, partner);
+}
+
 /* ---- what main, mux-ctl and the views ask ---- */
 
 void gm_machine_tune(struct gm_machine *machine, const struct gm_engine_tuning *tuning)

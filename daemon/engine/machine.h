@@ -59,6 +59,8 @@ void gm_machine_message(struct gm_machine *machine, uint32_t id,
                         const struct gm_wire_message *message);
 void gm_machine_leave(struct gm_machine *machine, uint32_t id);
 void gm_machine_tune(struct gm_machine *machine, const struct gm_engine_tuning *tuning);
+/* The program has imported memory that process `exporter` says it exported. */
+void gm_machine_imported(struct gm_machine *machine, uint32_t id, pid_t exporter);
 void gm_machine_trim(struct gm_machine *machine, uid_t asker, struct gm_trimmed *trimmed);
 bool gm_machine_is_trimming(const struct gm_machine *machine);
 int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *request,

@@ -24,6 +24,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/marks.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/sock.h"
@@ -1100,15 +1101,19 @@ static bool receive(struct gm_session *session)
         lose(session, session->app == NO_APP ? GM_LOG_DEBUG : GM_LOG_INFO, "left");
         return false;
     }
+    const pid_t exporter = n_fds == 1 ? gm_exporter_of(fds[0]) : 0;
     for (int i = 0; i < n_fds; i++)
-        close(fds[i]); /* messages to the daemon carry none; gm_wire_decode refuses this one */
+        close(fds[i]); /* only IMPORTED carries one, for this; gm_wire_decode refuses others */
     enum gm_wire_fault wrong =
         gm_wire_decode(all->in, (size_t)got, n_fds, GM_UP, session->state, &message);
     if (wrong != GM_WIRE_OK) {
         fault(session, wrong, (size_t)got);
         return false;
     }
-    dispatch(session, &message);
+    if (message.type == GM_MSG_IMPORTED)
+        gm_machine_imported(all->machine, session->app, exporter);
+    else
+        dispatch(session, &message);
     return !session->is_ending;
 }
 

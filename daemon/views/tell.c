@@ -228,14 +228,15 @@ static void tell_share(const struct gm_event *event, const char *who)
     case GM_EVENT_UNITED:
         if (event->united.is_made)
             gm_log(GM_LOG_INFO,
-                   "%s has memory of app %" PRIu32 " (pid %d) open, on several GPUs: they run "
+                   "%s has memory of app %" PRIu32 " (pid %d) mapped, on several GPUs: they run "
                    "together as group \"%s\"",
-                   who, event->united.owner, (int)event->united.owner_pid, event->united.group);
+                   who, event->united.partner, (int)event->united.partner_pid, event->united.group);
         else
             gm_log(GM_LOG_WARN,
-                   "%s has memory of app %" PRIu32 " (pid %d) open, on several GPUs, and does not "
+                   "%s has memory of app %" PRIu32
+                   " (pid %d) mapped, on several GPUs, and does not "
                    "run together with it: %s",
-                   who, event->united.owner, (int)event->united.owner_pid,
+                   who, event->united.partner, (int)event->united.partner_pid,
                    event->united.is_large ? "a GPU has no room for both"
                                           : "each has a GPUMUX_GROUP of its own");
         break;

@@ -23,6 +23,7 @@
 
 #include "common/chunk.h"
 #include "common/log.h"
+#include "common/marks.h"
 #include "shim/driver/devices.h"
 #include "shim/gate/boot.h"
 #include "shim/gate/permits.h"
@@ -233,6 +234,16 @@ CUresult gm_on_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
     return CUDA_SUCCESS;
 }
 
+/* Mark what goes to other processes as this one's. */
+static CUresult gm_tell_exported(CUresult result, CUmemAllocationHandleType type, const void *made)
+{
+    if (result != CUDA_SUCCESS || !gm_is_live() || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return result;
+    gm_link_exported();
+    gm_mark_export(*(const int *)made);
+    return result;
+}
+
 CUresult gm_on_cuMemExportToShareableHandle(void *shareableHandle,
                                             CUmemGenericAllocationHandle handle,
                                             CUmemAllocationHandleType handleType,
@@ -240,7 +251,9 @@ CUresult gm_on_cuMemExportToShareableHandle(void *shareableHandle,
 {
     struct gm_vmm_handle copy;
     if (!gm_is_live() || !gm_vmm_is_virtual(handle))
-        return gm_real.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
+        return gm_tell_exported(
+            gm_real.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags),
+            handleType, shareableHandle);
     GM_REFUSE(gm_permits());
     if (shareableHandle == NULL || flags != 0 || !gm_vmm_look(handle, &copy) ||
         ((unsigned)copy.prop.requestedHandleTypes & (unsigned)handleType) == 0)
@@ -249,7 +262,21 @@ CUresult gm_on_cuMemExportToShareableHandle(void *shareableHandle,
     CUresult result = gm_pin(handle, &real);
     if (result != CUDA_SUCCESS)
         return result;
-    return gm_real.cuMemExportToShareableHandle(shareableHandle, real, handleType, flags);
+    return gm_tell_exported(
+        gm_real.cuMemExportToShareableHandle(shareableHandle, real, handleType, flags), handleType,
+        shareableHandle);
+}
+
+/* The daemon hears whose memory it is, as their kernels may wait for each other from now on. */
+CUresult gm_on_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+                                              CUmemAllocationHandleType shHandleType)
+{
+    const CUresult result = gm_real.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
+    const int fd = (int)(intptr_t)osHandle;
+    if (result == CUDA_SUCCESS && gm_is_live() &&
+        shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && gm_exporter_of(fd) != getpid())
+        gm_link_imported(fd);
+    return result;
 }
 
 /* Multicast writes to the memory of all members: it must not move. */

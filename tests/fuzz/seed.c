@@ -221,6 +221,7 @@ static union body body_of(enum gm_msg_type type)
     case GM_MSG_RESERVED:
         body.reserved = (struct gm_msg_reserved){.is_refused = 1, .text = "all places are taken"};
         break;
+    case GM_MSG_IMPORTED:
     case GM_MSG_WANT:
     case GM_MSG_STATUS:
     case GM_MSG_TRIM:
@@ -323,6 +324,10 @@ static void emit_faults(void)
     length = sizeof(struct gm_wire_header) + sizeof(struct gm_msg_hello) - 1;
     emit_broken(GM_WIRE_SHORT, "body");
 
+    make(GM_MSG_IMPORTED, 0);
+    input[2] = 0;
+    emit_broken(GM_WIRE_BAD_FDS, "imported-none");
+
     make(GM_MSG_HELLO, 0);
     put16(version_at, GM_WIRE_VERSION + 1);
     emit_broken(GM_WIRE_BAD_VERSION, "newer");
@@ -333,7 +338,7 @@ static void emit_faults(void)
     make(GM_MSG_WANT, 0);
     put16(type_at, 15);
     emit_broken(GM_WIRE_BAD_TYPE, "gap");
-    put16(type_at, 46);
+    put16(type_at, 47);
     emit_broken(GM_WIRE_BAD_TYPE, "beyond");
 
     make(GM_MSG_CLOSE, 0);

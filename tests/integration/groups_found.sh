@@ -1,18 +1,18 @@
 #!/bin/sh
-# Two jobs of two programs on two GPUs, whose rounds wait on the GPU for each other's, in memory that each has open of the
-# other. Both jobs do not fit together. Nobody says who belongs together: the daemon sees it. Each job runs as one, and
+# Two jobs of two programs on two GPUs, whose rounds wait on the GPU for each other's, in memory that each has of the
+# other: one job by cuIpc*, the other by exported handles. Both jobs do not fit together. Nobody says who belongs together: the daemon sees it. Each job runs as one, and
 # both end, in turns.
 export SIMCUDA_DEVICES=2
 . "$(dirname "$0")/lib.sh"
 start_mlfq --policy round-robin --quantum 300ms --gpu 0,1 --place off
 
-# rank JOB NAME DEVICES ARGUMENT...
+# rank JOB NAME DEVICES ARGUMENT...: each job in a way of its own
 rank() {
     rank_job=$1
     rank_name=$2
     export CUDA_VISIBLE_DEVICES="$3"
     shift 3
-    app "$rank_name" linked --mode ranks --bytes 96M --iterations 8 --signal "$dir/$rank_job" "$@"
+    app "$rank_name" linked --bytes 96M --iterations 8 --signal "$dir/$rank_job" "$@"
     unset CUDA_VISIBLE_DEVICES
 }
 
@@ -33,10 +33,10 @@ has_now() {
     app_has "$(pid_of "$1")" "\"state\":\"$2\""
 }
 
-rank one a 0,1 --seed 1
-rank one b 1,0 --seed 2
-rank two c 0,1 --seed 3
-rank two d 1,0 --seed 4
+rank one a 0,1 --mode ranks --seed 1
+rank one b 1,0 --mode ranks --seed 2
+rank two c 0,1 --mode imports --seed 3
+rank two d 1,0 --mode imports --seed 4
 for name_of in a b c d; do
     await_ready "$name_of"
 done

@@ -15,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -430,18 +432,129 @@ static struct gm_tie_end tie_by_handles(const struct gm_worker *worker, struct g
     return end;
 }
 
-static void untie(const struct gm_worker *worker, struct gm_tie *tie, const struct gm_tie_end *end,
-                  bool is_by_handles)
+static void name_tie(const struct gm_worker *worker, uint32_t member, struct sockaddr_un *name)
 {
-    if (!is_by_handles) {
-        GM_CU(worker, cuMemHostUnregister, tie);
-        return;
-    }
-    GM_CU(worker, cuIpcCloseMemHandle, end->own);
-    atomic_fetch_add(&tie->closed, 1);
-    while (atomic_load(&tie->closed) % 2 != 0)
+    *name = (struct sockaddr_un){.sun_family = AF_UNIX};
+    snprintf(name->sun_path, sizeof(name->sun_path), "%s.%u", worker->signal, member);
+}
+
+/* The descriptor of each goes to the other by a socket, as NCCL's do. */
+static void send_fd(const struct gm_worker *worker, uint32_t to, int fd)
+{
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec one = {.iov_base = &(char){0}, .iov_len = 1};
+    struct sockaddr_un name;
+    name_tie(worker, to, &name);
+    struct msghdr message = {.msg_name = &name,
+                             .msg_namelen = sizeof(name),
+                             .msg_iov = &one,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    control.head = (struct cmsghdr){
+        .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+    int from = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (from < 0 || sendmsg(from, &message, 0) != 1)
+        gm_fail(worker, "%s: %s", name.sun_path, strerror(errno));
+    close(from);
+}
+
+static int receive_fd(const struct gm_worker *worker, int at)
+{
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec one = {.iov_base = &(char){0}, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &one,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    int fd;
+    if (recvmsg(at, &message, MSG_CMSG_CLOEXEC) != 1 || CMSG_FIRSTHDR(&message) == NULL)
+        gm_fail(worker, "no descriptor came");
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+    return fd;
+}
+
+static CUdeviceptr map_handle(const struct gm_worker *worker, CUmemGenericAllocationHandle handle)
+{
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr at;
+    GM_CU(worker, cuMemAddressReserve, &at, BOX_BYTES, 0, 0, 0);
+    GM_CU(worker, cuMemMap, at, BOX_BYTES, 0, handle, 0);
+    GM_CU(worker, cuMemSetAccess, at, BOX_BYTES, &access, 1);
+    GM_CU(worker, cuMemRelease, handle);
+    return at;
+}
+
+/* The same by handles that each exports: cuMemExportToShareableHandle. */
+static struct gm_tie_end tie_by_exports(const struct gm_worker *worker, struct gm_tie *tie,
+                                        uint32_t me)
+{
+    const CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device}};
+    CUmemGenericAllocationHandle handle, imported;
+    struct gm_tie_end end;
+    struct sockaddr_un name;
+    int fd = -1;
+    const int at = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    name_tie(worker, me, &name);
+    unlink(name.sun_path);
+    if (at < 0 || bind(at, (const struct sockaddr *)&name, sizeof(name)) != 0)
+        gm_fail(worker, "%s: %s", name.sun_path, strerror(errno));
+    GM_CU(worker, cuMemCreate, &handle, BOX_BYTES, &prop, 0);
+    GM_CU(worker, cuMemExportToShareableHandle, &fd, handle,
+          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    end.theirs = map_handle(worker, handle);
+    GM_CU(worker, cuMemsetD32, end.theirs, 0, BOX_BYTES / 4);
+    GM_CU(worker, cuCtxSynchronize);
+    atomic_store(&tie->is_made[me], 1);
+    while (!atomic_load(&tie->is_made[1 - me]))
         rest();
-    GM_CU(worker, cuMemFree, end->theirs);
+    send_fd(worker, 1 - me, fd);
+    close(fd);
+    fd = receive_fd(worker, at);
+    GM_CU(worker, cuMemImportFromShareableHandle, &imported, (void *)(intptr_t)fd,
+          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    close(fd);
+    close(at);
+    end.own = map_handle(worker, imported);
+    return end;
+}
+
+static void untie(const struct gm_worker *worker, struct gm_tie *tie, const struct gm_tie_end *end)
+{
+    if (strcmp(worker->mode, "tied") == 0) {
+        GM_CU(worker, cuMemHostUnregister, tie);
+    } else if (strcmp(worker->mode, "ranks") == 0) {
+        GM_CU(worker, cuIpcCloseMemHandle, end->own);
+        atomic_fetch_add(&tie->closed, 1);
+        while (atomic_load(&tie->closed) % 2 != 0)
+            rest();
+        GM_CU(worker, cuMemFree, end->theirs);
+    } else {
+        GM_CU(worker, cuMemUnmap, end->own, BOX_BYTES);
+        GM_CU(worker, cuMemUnmap, end->theirs, BOX_BYTES);
+        GM_CU(worker, cuMemAddressFree, end->own, BOX_BYTES);
+        GM_CU(worker, cuMemAddressFree, end->theirs, BOX_BYTES);
+    }
+}
+
+static struct gm_tie_end tie_up(const struct gm_worker *worker, struct gm_tie *tie, uint32_t me)
+{
+    if (strcmp(worker->mode, "tied") == 0)
+        return tie_on_host(worker, tie, me);
+    return strcmp(worker->mode, "ranks") == 0 ? tie_by_handles(worker, tie, me)
+                                              : tie_by_exports(worker, tie, me);
 }
 
 /*
@@ -450,11 +563,13 @@ static void untie(const struct gm_worker *worker, struct gm_tie *tie, const stru
  *
  *   tied    in that file, which both have registered
  *   ranks   in device memory of each, which the other one has open
+ *   imports ... or has imported
  */
 void gm_mode_tied(struct gm_worker *worker)
 {
+    const char *ready = worker->ready, *go = worker->go;
+    worker->ready = worker->go = NULL; /* it is ready when it has met the other */
     struct gm_buffer *buffers = gm_buffers_make(worker, NULL);
-    const bool is_by_handles = strcmp(worker->mode, "ranks") == 0;
     struct gm_counter counter;
     struct gm_tie *tie = MAP_FAILED;
     if (worker->signal == NULL || worker->iterations > ROUNDS_MAX)
@@ -467,8 +582,9 @@ void gm_mode_tied(struct gm_worker *worker)
     close(fd);
     const uint32_t me = atomic_fetch_add(&tie->members, 1) % 2;
     gm_counter_make(worker, &counter);
-    const struct gm_tie_end end =
-        is_by_handles ? tie_by_handles(worker, tie, me) : tie_on_host(worker, tie, me);
+    const struct gm_tie_end end = tie_up(worker, tie, me);
+    worker->ready = ready;
+    worker->go = go;
     gm_say_ready(worker);
     for (; worker->done < worker->iterations; worker->done++) {
         CUdeviceptr theirs = end.theirs + worker->done * 4;
@@ -480,7 +596,7 @@ void gm_mode_tied(struct gm_worker *worker)
         GM_CU(worker, cuStreamSynchronize, NULL);
     }
     worker->mismatches += gm_counter_read(worker, &counter, NULL);
-    untie(worker, tie, &end, is_by_handles);
+    untie(worker, tie, &end);
     munmap(tie, sizeof(*tie));
     gm_counter_free(worker, &counter);
     gm_buffers_free(worker, buffers);

@@ -86,6 +86,7 @@ static const struct {
     {"tied", gm_mode_tied, false, false,
      "rounds that wait on the GPU for those of another, met in --signal"},
     {"ranks", gm_mode_tied, false, false, "the same, by memory that each has open of the other"},
+    {"imports", gm_mode_tied, false, false, "... or has imported of it"},
     {"share", gm_mode_share, false, false, "share with --threads openers, met in --signal"},
     {"share-only", gm_mode_share, false, false, "the same, without turns"},
     {"share-free", gm_mode_share, false, false, "the same, freed while it is open"},

@@ -178,6 +178,16 @@ void gm_machine_message(struct gm_machine *m, uint32_t app, const struct gm_wire
     }
 }
 
+static uint32_t n_imported; /* messages, */
+static pid_t last_exporter; /* ... and whose memory the last one was about */
+
+void gm_machine_imported(struct gm_machine *m, uint32_t app, pid_t exporter)
+{
+    (void)m, (void)app;
+    n_imported++;
+    last_exporter = exporter;
+}
+
 void gm_machine_beat(struct gm_machine *m)
 {
     (void)m;

@@ -114,11 +114,10 @@ bool gm_group_is_one(const struct gm_engine *e, uint32_t id, uint32_t other)
 static uint32_t n_united;  /* how often groups were to be united, */
 static uint32_t united[2]; /* ... and whose, the last time */
 
-enum gm_union gm_group_unite(struct gm_engine *e, uint32_t id, uint32_t owner)
+enum gm_union gm_group_unite(const struct gm_client *client, const struct gm_client *partner)
 {
-    (void)e;
-    united[0] = id;
-    united[1] = owner;
+    united[0] = (uint32_t)(client - clients);
+    united[1] = (uint32_t)(partner - clients);
     n_united++;
     return GM_UNION_MADE;
 }

@@ -66,7 +66,8 @@ static void test_stat(void **state)
     LAYOUT(gm_stat, lasts_from, 620, 4);
     LAYOUT(gm_stat, link_bytes, 624, 8);
     LAYOUT(gm_stat, link_launches, 632, 8);
-    LAYOUT(gm_stat, reserved, 640, 4096 - 640);
+    LAYOUT(gm_stat, exports, 640, 8);
+    LAYOUT(gm_stat, reserved, 648, 4096 - 648);
     LAYOUT(gm_stat, slot, 4096, 128 * 1024);
     assert_int_equal(sizeof(struct gm_stat), 4096 + 128 * 1024);
 

@@ -176,14 +176,12 @@ static void renumber(const struct gm_group *group, uint64_t round)
         app->group.round = app->group.round == group->round ? round : round - 1;
 }
 
-enum gm_union gm_group_unite(struct gm_engine *engine, uint32_t id, uint32_t owner)
+enum gm_union gm_group_unite(const struct gm_client *client, const struct gm_client *partner)
 {
-    struct gm_group *group = engine->apps[id].client->group, *other;
+    struct gm_group *group = client->group, *other = partner->group;
     bool has_room;
-    if (gm_group_is_one(engine, id, owner) || !engine->apps[owner].client ||
-        engine->apps[id].uid != engine->apps[owner].uid)
+    if (group == other || client->uid != partner->uid)
         return GM_UNION_NONE;
-    other = engine->apps[owner].client->group;
     if (count_gpus(group, other, &has_room) < 2)
         return GM_UNION_NONE;
     if (group->all && other->all)
@@ -201,9 +199,9 @@ enum gm_union gm_group_unite(struct gm_engine *engine, uint32_t id, uint32_t own
     renumber(other, round);
     group->round = round;
     while (other->clients) {
-        struct gm_client *client = other->clients;
-        let_go(client);
-        take_in(group, client);
+        struct gm_client *moved = other->clients;
+        let_go(moved);
+        take_in(group, moved);
     }
     end_if_empty(other);
     group->is_several = true;

@@ -79,14 +79,14 @@ enum gm_union {
     GM_UNION_LARGE, /* a GPU has no room for what both need there, so they could never run */
 };
 /*
- * `app` has memory of `owner` mapped. So their groups become one, if they use several GPUs between
- * them: their kernels may wait for each other there, and then must run at the same time. On one GPU
- * kernels of two processes take turns on the plain driver, too: they cannot rely on it, and
+ * `client` has memory of `partner` mapped. So their groups become one, if they use several GPUs
+ * between them: their kernels may wait for each other there, and then must run at the same time. On
+ * one GPU kernels of two processes take turns on the plain driver, too: they cannot rely on it, and
  * together they would have one budget instead of two. Clients of two users stay apart. The group of
  * `app` keeps its name, else that of `owner`; one without a name is called by the pid of its first
  * client. Nobody yields for that. Each engine follows at its next step (gm_engine_gather_groups).
  */
-enum gm_union gm_group_unite(struct gm_engine *engine, uint32_t app, uint32_t owner);
+enum gm_union gm_group_unite(const struct gm_client *client, const struct gm_client *partner);
 
 /* A client is gone. */
 void gm_group_remove(struct gm_client *client);

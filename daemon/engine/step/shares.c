@@ -413,20 +413,19 @@ static struct gm_share *find_named(struct gm_engine *engine, uint32_t id,
     return NULL;
 }
 
-/* Who has memory of another program mapped may wait for it on the GPU. */
-static void unite(struct gm_engine *engine, uint32_t id, uint32_t owner)
+void gm_engine_unite(struct gm_engine *engine, uint32_t id, const struct gm_client *partner)
 {
-    const enum gm_union made = gm_group_unite(engine, id, owner);
+    const struct gm_client *client = engine->apps[id].client;
+    const enum gm_union made = gm_group_unite(client, partner);
     if (made == GM_UNION_NONE)
         return;
-    gm_engine_emit(engine, &(struct gm_event){
-                               .kind = GM_EVENT_UNITED,
-                               .app = id,
-                               .united = {.owner = owner,
-                                          .owner_pid = engine->apps[owner].pid,
-                                          .is_made = made == GM_UNION_MADE,
-                                          .is_large = made == GM_UNION_LARGE,
-                                          .group = gm_group_name(engine->apps[id].client->group)}});
+    gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_UNITED,
+                                              .app = id,
+                                              .united = {.partner = partner->id,
+                                                         .partner_pid = partner->pid,
+                                                         .is_made = made == GM_UNION_MADE,
+                                                         .is_large = made == GM_UNION_LARGE,
+                                                         .group = gm_group_name(client->group)}});
 }
 
 void gm_engine_open_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_open *ask)
@@ -464,7 +463,7 @@ void gm_engine_open_share(struct gm_engine *engine, uint32_t id, const struct gm
                     .kind = GM_EVENT_OPENED,
                     .app = id,
                     .opened = {.share = share->id, .owner = share->owner, .bytes = share->bytes}});
-    unite(engine, id, share->owner);
+    gm_engine_unite(engine, id, engine->apps[share->owner].client);
     step_open(engine, open);
 }
 

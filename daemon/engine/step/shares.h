@@ -7,6 +7,8 @@
 /* What a program asks. */
 void gm_engine_share(struct gm_engine *engine, uint32_t app, const struct gm_msg_share *share);
 void gm_engine_open_share(struct gm_engine *engine, uint32_t app, const struct gm_msg_open *open);
+/* The app has memory of the partner mapped, and may wait for it on the GPU: they run together. */
+void gm_engine_unite(struct gm_engine *engine, uint32_t app, const struct gm_client *partner);
 /* Whether `app` has opened something at `va`. */
 bool gm_engine_has_open(const struct gm_engine *engine, uint32_t app, uint64_t va);
 void gm_engine_shut(struct gm_engine *engine, uint32_t app, const struct gm_msg_shut *shut);

@@ -118,6 +118,10 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
     case GM_INPUT_MESSAGE:
         is_over = !take_message(engine, input->app, input->message);
         break;
+    case GM_INPUT_IMPORTED:
+        gm_engine_unite(engine, input->app, input->client);
+        gm_engine_gather_groups(engine);
+        break;
     case GM_INPUT_LEFT:
         gm_engine_app_left(engine, input->app);
         break;

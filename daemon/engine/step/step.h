@@ -13,6 +13,7 @@ enum gm_input_kind {
     GM_INPUT_REFRESH,     /* ... and bring all up to date */
     GM_INPUT_JOIN,        /* the client is an app of this engine from now on */
     GM_INPUT_MESSAGE,     /* of the app */
+    GM_INPUT_IMPORTED,    /* the app has imported memory of the client */
     GM_INPUT_LEFT,        /* its session is gone */
     GM_INPUT_EXITED,      /* its process has ended */
     GM_INPUT_CLOSED,      /* ... and the last copy of its connection is closed */
@@ -31,9 +32,9 @@ enum gm_input_kind {
 /* What has happened. */
 struct gm_input {
     enum gm_input_kind kind;
-    uint32_t app; /* MESSAGE, LEFT, EXITED, CLOSED */
+    uint32_t app; /* MESSAGE, IMPORTED, LEFT, EXITED, CLOSED */
     union {
-        struct gm_client *client; /* JOIN */
+        struct gm_client *client; /* JOIN, IMPORTED */
         const struct gm_wire_message *message;
         struct {
             uint32_t chunk;

@@ -194,7 +194,7 @@ void events_take(struct gm_journal *journal, const struct gm_event *event)
     } else if (event->kind == GM_EVENT_UNITED && event->united.is_made) {
         const struct gm_engine *engine = machine.daemon.engines[event->gpu];
         program_unite(engine->apps[event->app].session->program,
-                      engine->apps[event->united.owner].session->program);
+                      machine.daemon.clients[event->united.partner]->session->program);
     } else if (event->kind == GM_EVENT_CHECKED) {
         machine.sums.guilty += event->checked.step == GM_CHECKED_BACK;
         machine.sums.tries += event->checked.step == GM_CHECKED_TRY;
