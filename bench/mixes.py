@@ -28,6 +28,7 @@ import json
 import os
 import selectors
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -201,13 +202,11 @@ class Mps(r.Process):
         end = time.monotonic() + 10
         while self.say(f"start_server -uid {os.getuid()}") is None:
             if not self.is_running() or time.monotonic() > end:
-                self.stop()
                 raise r.Absent(f"{MPS} does not start: {self.complaint()}")
             time.sleep(.1)
         done = subprocess.run([rig.at("bench/bench_mix"), "--devices"], capture_output=True, text=True, timeout=60, check=False,
                               env={**rig.environment, **self.environment})
         if done.returncode != 0:
-            self.stop()
             raise r.Absent(f"CUDA does not work under {MPS}: {done.stdout.strip()[-200:]}")
 
     def say(self, command):
@@ -220,27 +219,25 @@ class Mps(r.Process):
         return done.stdout if done.returncode == 0 and "Cannot" not in done.stdout + done.stderr else None
 
     def stop(self):
-        """Its server, too, whatever it is at."""
-        servers = [int(word) for word in (self.say("get_server_list") or "").split() if word.isdigit()]
         self.say("quit -t 2")
         try:
             self.process.wait(timeout=10)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait(timeout=10)
-        for pid in servers:
-            end_server(pid)
+            pass
 
 
-def end_server(pid):
-    """An MPS server that its control daemon has left behind."""
-    try:
-        with open(f"/proc/{pid}/comm", encoding="ascii") as text:
-            is_one = text.read().startswith("nvidia-cuda-mps")
-        if is_one:
-            os.kill(pid, 9)
-    except OSError:
-        pass # it has ended
+def end_mps(folder):
+    """End what is left of an MPS that has its folders in this one, the bench's own or a daemon's: its servers outlive it."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/comm", encoding="ascii") as text:
+                if not text.read().startswith("nvidia-cuda-mps"):
+                    continue
+            with open(f"/proc/{pid}/environ", "rb") as text:
+                if any(one.startswith(b"CUDA_MPS_PIPE_DIRECTORY=" + folder.encode() + b"/") for one in text.read().split(b"\0")):
+                    os.kill(int(pid), signal.SIGKILL)
+        except OSError:
+            pass # it has ended, or is another user's
 
 
 class Busy(threading.Thread):
@@ -369,8 +366,9 @@ def run_cell(rig, cell, card):
     profiles = {(one["kind"], one["bytes"]): one for one in rig.result["profiles"]}
     needs_mps = side in ("case-mps", "now-over-mps", "fit-over-mps")
     is_native = side in ("sa", "case", "case-mps")
-    mps = Mps(rig, "mps-" + cell) if needs_mps else None
+    mps = daemon = None
     try:
+        mps = Mps(rig, "mps-" + cell) if needs_mps else None
         daemon = None if is_native else daemon_of(rig, cell, side, card, sum(size for _, size in wanted))
         environment = {**r.under(rig, daemon, is_preloaded=not rig.is_linked), **(mps.environment if mps else {})}
         programs = []
@@ -400,8 +398,12 @@ def run_cell(rig, cell, card):
             daemon.stop()
         conclude_cell(rig, row, programs, arrived, profiles)
     finally:
+        if daemon and daemon.process.is_running():
+            daemon.process.process.terminate() # so that it ends its MPS
         if mps:
             mps.stop()
+        if side.endswith("mps"):
+            end_mps(rig.work)
     rig.result["rows"].append(row)
 
 

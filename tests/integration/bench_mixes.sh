@@ -5,6 +5,16 @@
 command -v python3 > /dev/null 2>&1 || skip "no python3"
 benches=$(cd "$(dirname "$0")/../../bench" && pwd)
 
+# What an MPS leaves behind is ended, and nothing else.
+cp "$(command -v sleep)" "$dir/nvidia-cuda-mps-server"
+for who in mine other; do
+    spawn "$who" env CUDA_MPS_PIPE_DIRECTORY="$dir/$who/pipe" "$dir/nvidia-cuda-mps-server" 600
+done
+within "$patience" grep -q nvidia "/proc/$(pid_of mine)/comm" && within "$patience" grep -q nvidia "/proc/$(pid_of other)/comm"
+python3 -B -c 'import sys; sys.path.insert(0, sys.argv[1]); import mixes; mixes.end_mps(sys.argv[2])' "$benches" "$dir/mine" || fail "end_mps"
+await mine
+[ "$code" = 137 ] && kill -0 "$(pid_of other)" || fail "end_mps ended the wrong one"
+
 # Who goes where, natively.
 python3 -B - "$benches" << 'END' || fail "the policies"
 import sys
@@ -40,32 +50,9 @@ END
 mixes() {
     timeout 300 python3 -B "$benches/mixes.py" --build "$BUILD" --simcuda --alone 30ms "$@" > "$dir/mixes.out" 2>&1
 }
-# An MPS that says and does nothing, and leaves its server behind.
-mkdir "$dir/mps"
-cat > "$dir/mps/nvidia-cuda-mps-control" << 'END'
-#!/bin/sh
-at=$(dirname "$0")
-if [ "${1:-}" = -f ]; then
-    cp "$(command -v sleep)" "$at/nvidia-cuda-mps-server"
-    "$at/nvidia-cuda-mps-server" 600 < /dev/null > /dev/null 2>&1 &
-    echo $! > "$at/../mps.pid"
-    echo "$CUDA_MPS_PIPE_DIRECTORY" > "$at/pipe"
-    until [ -f "$at/quit" ]; do sleep 0.05; done
-    exit 0
-fi
-read -r line
-[ -s "$at/pipe" ] && [ "$(cat "$at/pipe")" = "$CUDA_MPS_PIPE_DIRECTORY" ] || { echo "Cannot find MPS control daemon process"; exit 1; }
-case $line in
-get_server_list) cat "$at/../mps.pid" ;;
-quit*) touch "$at/quit" ;;
-esac
-END
-chmod +x "$dir/mps/nvidia-cuda-mps-control"
-
-PATH=$dir/mps:$PATH SIMCUDA_DEVICES=3 mixes --card 32M --cells W1-sa,W1-case-mps,W1-fit --json "$dir/one.json" || fail "mixes: $(cat "$dir/mixes.out")"
-[ -f "$dir/mps/quit" ] || fail "MPS was not told to end"
-! kill -0 "$(pid_of mps)" 2> /dev/null || grep -q zombie "/proc/$(pid_of mps)/status" || fail "the server of MPS is still there"
-rm "$dir/mps.pid"
+PATH=$BUILD/tests/simcuda:$PATH # a fake MPS
+export PATH
+SIMCUDA_DEVICES=3 mixes --card 32M --cells W1-sa,W1-case-mps,W1-fit-mps --json "$dir/one.json" || fail "mixes: $(cat "$dir/mixes.out")"
 SIMCUDA_DEVICES=3 mixes --card 32M --cells W1-sa,W1-now --known "$dir/one.json" --json "$dir/two.json" ||
     fail "mixes with --known: $(cat "$dir/mixes.out")"
 mixes --card 64M --gpus 1 --cells W1-fit --json "$dir/single.json" || fail "mixes on one GPU: $(cat "$dir/mixes.out")"
@@ -75,8 +62,8 @@ sys.path.insert(0, sys.argv[1])
 import mixes
 import rig
 one, two, single = (json.load(open(f"{sys.argv[2]}/{name}.json", encoding="utf-8")) for name in ("one", "two", "single"))
-assert [row["cell"] for row in one["rows"]] == ["W1-sa", "W1-case-mps", "W1-fit"]
-assert [row["cell"] for row in two["rows"]] == ["W1-now"] and [row["cell"] for row in two["known"]] == ["W1-sa", "W1-case-mps", "W1-fit"]
+assert [row["cell"] for row in one["rows"]] == ["W1-sa", "W1-case-mps", "W1-fit-mps"]
+assert [row["cell"] for row in two["rows"]] == ["W1-now"] and [row["cell"] for row in two["known"]] == ["W1-sa", "W1-case-mps", "W1-fit-mps"]
 assert not one["left_out"] + two["left_out"] and two["n_gpus"] == 3 and len(two["profiles"]) == 7
 assert [row["cell"] for row in single["rows"]] == ["W1-fit"] and single["n_gpus"] == 1
 for row in one["rows"] + two["rows"] + single["rows"]:
