@@ -64,40 +64,41 @@ static void touch(struct gm_table *table, uint32_t index, uint32_t order, struct
     gm_table_touch(table, index, order);
 }
 
+#define NO_REACH UINT32_MAX /* nothing that was touched reaches here */
+
 static void warm_allocation(struct gm_table *table, const struct gm_allocation *allocation,
                             const struct gm_use *uses, uint32_t n, struct known *known,
                             struct gm_warmed *warmed)
 {
     uint32_t at = find_use(uses, n, allocation->va);
-    struct gm_use last = {0}; /* the last place, and how often it was used this time */
-    bool reaches = false;     /* it was touched this time */
+    struct gm_use last = {0};  /* the last place, and how often it was used this time */
+    uint32_t reach = NO_REACH; /* order of the last one that is not exact */
     for (uint32_t c = allocation->first; c != GM_NONE; c = table->chunks[c].sibling) {
         const struct gm_chunk *chunk = &table->chunks[c];
         uint64_t from = chunk->va, end = chunk->va + gm_class_bytes(chunk->class);
         uint64_t heat = 0; /* uses times chunks of the smallest size */
         bool is_touched = false;
         const bool is_place = at < n && uses[at].va < end;
-        if (chunk->has_place && !is_place) { /* a place that was not used this time */
+        if (chunk->has_place && !is_place) /* a place that was not used this time */
             last.count = 0;
-            reaches = false;
-        }
-        uint32_t order = reaches ? last.order : UINT32_MAX;
+        uint32_t order = reach;
         for (; at < n && uses[at].va < end; at++) {
             uint64_t place = uses[at].va & ~(GM_CHUNK_MIN - 1);
             heat += (uint64_t)last.count * ((place - from) >> GM_CHUNK_SHIFT);
-            is_touched = is_touched || (reaches && place > from) || uses[at].is_exact;
+            is_touched = is_touched || (reach != NO_REACH && place > from) || uses[at].is_exact;
             from = place;
             last = uses[at];
-            reaches = !last.is_exact;
             order = last.order < order ? last.order : order;
-            if (last.is_exact) {
+            if (!last.is_exact) {
+                reach = last.order;
+            } else {
                 heat += last.count;
                 from = place + GM_CHUNK_MIN;
                 last.count = 0;
             }
         }
         heat += (uint64_t)last.count * ((end - from) >> GM_CHUNK_SHIFT);
-        is_touched = is_touched || (reaches && end > from);
+        is_touched = is_touched || (reach != NO_REACH && end > from);
         gm_table_note_use(table, c, add_heat(chunk->heat, heat * GM_PLACE_USE >> chunk->class),
                           chunk->has_place || is_place);
         if (is_place && chunk->trust == GM_TRUST_TRIED) /* it is more than reached */

@@ -17,6 +17,12 @@
  * seen in the same allocation: so a pool, or one buffer with all weights, comes apart by itself.
  * One that is exact stands for itself alone.
  *
+ * What is touched reaches farther: to the end of the allocation, over all places that were not used
+ * this time. An allocator of the program's own gives the same memory to a small tensor first and to
+ * a large one later. So where a tensor once began says nothing about where today's ends. Training
+ * of Inception-v3 had 40 % of its rate when 76 MiB in the middle of an activation were taken for
+ * cold (H100). Heat that is too low costs little, as it only ranks; what is cold leaves the GPU.
+ *
  * A chunk takes the place of another if it is hotter by a quarter and GM_PLACE_FLOOR. A weight that
  * is used three times a step so takes the place of a gradient that is used twice. Chunks that are
  * used equally often stay where they are: a report in the middle of a step shows some of them at
