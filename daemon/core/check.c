@@ -250,6 +250,17 @@ static void convict(struct gm_table *table, uint32_t app)
     change_coldest(&pick, UINT32_MAX, &to);
 }
 
+/* How long to wait before the next try. What a search brought back may be tried at once, as most of
+ * it is innocent. */
+static uint64_t rest_of(const struct gm_check_app *a)
+{
+    const uint64_t n = (uint64_t)a->failed + a->wrong;
+    const uint64_t rest = GM_CHECK_REST_NS << (n < 8 ? n : 8);
+    if (n == 0)
+        return 0;
+    return rest < GM_CHECK_REST_MOST_NS ? rest : GM_CHECK_REST_MOST_NS;
+}
+
 /* Half of the app's suspects are needed from now on, or what is left of them. */
 static struct gm_check_step bring_back(struct gm_check *check, struct gm_table *table, uint32_t app,
                                        uint32_t suspects, uint64_t now)
@@ -257,7 +268,7 @@ static struct gm_check_step bring_back(struct gm_check *check, struct gm_table *
     struct gm_check_app *a = &check->apps[app];
     struct gm_check_step step = {.kind = GM_CHECKED_BACK, .app = app};
     const struct pick pick = {.table = table, .app = app, .is_one = is_suspect};
-    if (a->searched == 0)
+    if (a->searched == 0 && a->is_trying)
         a->failed++;
     if (a->searched < suspects)
         a->searched = suspects;
@@ -266,8 +277,7 @@ static struct gm_check_step bring_back(struct gm_check *check, struct gm_table *
     const bool is_sure = suspects == 1 || a->wrong >= GM_CHECK_WRONG;
     struct change to = {.trust = is_sure ? GM_TRUST_GUILTY : GM_TRUST_NEEDED, .step = &step};
     change_coldest(&pick, n, &to);
-    const uint64_t rest = GM_CHECK_REST_NS << (a->failed < 8 ? a->failed : 8);
-    a->try_at = now + (rest < GM_CHECK_REST_MOST_NS ? rest : GM_CHECK_REST_MOST_NS);
+    a->try_at = now + rest_of(a);
     return step;
 }
 

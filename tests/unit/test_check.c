@@ -207,6 +207,28 @@ static void test_one(void **state)
     }
 }
 
+/* What the search brought back beside what is guilty goes again as soon as that is known: it takes
+ * others' room. */
+static void test_soon(void **state)
+{
+    struct world world;
+    (void)state;
+    for (uint32_t at = 0; at <= 160; at += 32) {
+        begin(&world, 1, at);
+        const uint32_t cold = allocate(&world, 0, 192, COLD);
+        for (uint32_t i = 0; i < 32; i++)
+            world.is_touched[nth(&world, cold, at + i)] = true;
+        settle(&world);
+        const uint64_t begun = world.now;
+        find(&world);
+        while (on_host(&world, false) < 96) {
+            step(&world);
+            assert_in_range(world.now - begun, 0, 4 * GM_S);
+        }
+        end(&world);
+    }
+}
+
 /* Many programs, with many hidden chunks, all at once. */
 static void test_random(void **state)
 {
@@ -506,12 +528,13 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one),       cmocka_unit_test(test_random),
-        cmocka_unit_test(test_who),       cmocka_unit_test(test_phases),
-        cmocka_unit_test(test_bursts),    cmocka_unit_test(test_foreign),
-        cmocka_unit_test(test_innocent),  cmocka_unit_test(test_trust),
-        cmocka_unit_test(test_noise),     cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_explained), cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_one),     cmocka_unit_test(test_soon),
+        cmocka_unit_test(test_random),  cmocka_unit_test(test_who),
+        cmocka_unit_test(test_phases),  cmocka_unit_test(test_bursts),
+        cmocka_unit_test(test_foreign), cmocka_unit_test(test_innocent),
+        cmocka_unit_test(test_trust),   cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_copies),  cmocka_unit_test(test_explained),
+        cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
