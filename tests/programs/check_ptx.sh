@@ -24,3 +24,11 @@ if [ "$cu" != "$ptx" ] || [ -z "$cu" ]; then
     exit 1
 fi
 echo "$cu"
+
+# The same of the bench's: all have the same parameters.
+cu=$(grep -o '^KERNEL([a-z]*' ../../bench/mix.cu | sed 's/.*(/gm_mix_/' | sort)
+ptx=$(grep -o '\.entry gm_mix_[a-z]*' ../../bench/mix.ptx | sed 's/.* //' | sort)
+if [ "$cu" != "$ptx" ] || [ -z "$cu" ]; then
+    echo "bench/mix.ptx does not match mix.cu, whose head says how it is made"
+    exit 1
+fi
