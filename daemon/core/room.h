@@ -3,11 +3,9 @@
  * may it have" or "may it have so much" asks this. Pure; owns no state. The engine gathers the
  * input (engine/room.c).
  *
- * An app is a program, or the programs of a group together. On the GPU two numbers describe it:
- *
- *   promised   all that it has committed, but for what is fixed and what is beyond
- *   needed     what of that must be there for its next turn: all of it, as what is cold goes beyond
- *              where the GPU is not large enough for all
+ * An app is a program, or the programs of a group together. On the GPU it is *promised* all that it
+ * has committed, but for what is fixed and what is beyond. That must be there for its next turn:
+ * what is cold goes beyond where the GPU is not large enough for all.
  *
  * What is *beyond* is mapped on the host while the app runs: it was promised no place on the GPU.
  * What is there by choice, as it is cold, comes back to the GPU when others need the room on the
@@ -56,10 +54,6 @@ struct gm_room_sums {
 static inline uint64_t gm_room_promised(const struct gm_table *table, uint32_t app)
 {
     return table->apps[app].committed - table->apps[app].beyond - table->apps[app].fixed;
-}
-static inline uint64_t gm_room_needed(const struct gm_table *table, uint32_t app)
-{
-    return gm_room_promised(table, app);
 }
 
 /* What the program has on the GPU or is to have there as its places are now. Where there are tiers

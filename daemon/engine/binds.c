@@ -175,7 +175,7 @@ static struct gm_bind_program app_on(const struct gm_binds *binds, uint32_t gpu,
     struct gm_bind_program program = {0};
     if (bound && bound->gpu == gpu && is_on_its_way(bound, gm_now()))
         program = believe(bound, there);
-    const uint64_t needed = gm_room_needed(engine->table, id) + engine->table->apps[id].fixed;
+    const uint64_t needed = gm_room_promised(engine->table, id) + engine->table->apps[id].fixed;
     if (needed > program.need)
         program.need = needed;
     program.time = time_of(engine, id);
@@ -366,7 +366,7 @@ uint32_t gm_binds_next(struct gm_binds *binds, const struct gm_waiting *waiting,
 static uint64_t part_of(const struct gm_table *table, uint32_t id, uint64_t bytes)
 {
     const uint64_t all = table->apps[id].committed;
-    const uint64_t needed = gm_room_needed(table, id) + table->apps[id].fixed;
+    const uint64_t needed = gm_room_promised(table, id) + table->apps[id].fixed;
     if (all == 0 || needed >= all)
         return bytes;
     return bytes / GM_BIND_WHOLE * (needed / (all / GM_BIND_WHOLE + 1));

@@ -43,7 +43,7 @@ static bool waits_for_group(const struct gm_engine *engine, uint32_t id)
 static struct gm_reason why_no_room(const struct gm_engine *engine, uint32_t id)
 {
     struct gm_reason why = {.why = GM_WHY_LACKS_ROOM,
-                            .bytes = gm_room_needed(engine->table, id),
+                            .bytes = gm_room_promised(engine->table, id),
                             .limit = engine->room};
     for (uint32_t other = 0; other < engine->config.max_apps; other++) {
         const uint64_t held = gm_engine_held(engine, other);
@@ -144,7 +144,7 @@ static struct gm_reason why_of(const struct gm_engine *engine, uint32_t id,
     if (account->reason == GM_WHY_IDLE && waits_for_group(engine, id))
         return (struct gm_reason){.why = GM_WHY_GROUP_FIRST};
     if (is_paused && account->reason == GM_WHY_ROOM &&
-        gm_room_needed(engine->table, id) > engine->room)
+        gm_room_promised(engine->table, id) > engine->room)
         return why_no_room(engine, id);
     if (is_paused && account->reason != GM_WHY_IDLE)
         return why_waiting(engine, account);
@@ -235,7 +235,7 @@ static void take_app(const struct gm_engine *engine, uint32_t id, struct gm_snap
         .shadow = entry->shadow_bytes,
         .on_host = entry->on_host,
         .exchanged = app->places.exchanged,
-        .needed = gm_room_needed(engine->table, id) + entry->fixed,
+        .needed = gm_room_promised(engine->table, id) + entry->fixed,
         .cold = entry->cold,
         .cap = gm_engine_cap(engine, id),
         .on_device = entry->device,

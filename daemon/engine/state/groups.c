@@ -136,7 +136,7 @@ static uint64_t needed_on(const struct gm_group *group, uint32_t index)
     for (const struct gm_client *client = group->clients; client; client = client->next) {
         const struct gm_engine *engine = client->engines[index];
         if (engine && engine->apps[client->id].session)
-            bytes += gm_room_needed(engine->table, client->id);
+            bytes += gm_room_promised(engine->table, client->id);
     }
     return bytes;
 }
@@ -316,7 +316,7 @@ void gm_group_sum(const struct gm_engine *engine, uint32_t id, uint64_t *bytes, 
         /* What a stopped one keeps is no room, and what the others have can be evicted as soon as
          * they are quiet. */
         if (!is_stopped || (!app->is_stopped && (is_running || app->state == GM_APP_DRAINING)))
-            *bytes += gm_room_needed(engine->table, client->id);
+            *bytes += gm_room_promised(engine->table, client->id);
         *is_wanting = *is_wanting || (app->is_wanting && !is_stopped);
         *is_open = *is_open && is_running;
         *has_open = *has_open || is_running || app->state == GM_APP_DRAINING;

@@ -293,8 +293,6 @@ struct gm_share {
     uint64_t va, bytes; /* of the owner */
     uint32_t id;
     uint32_t owner; /* app; GM_NONE: it freed the memory, or is gone: nobody can open it any more */
-    uint32_t maker; /* app and process that the owner is, or was */
-    pid_t pid;
     uid_t uid;
     uint32_t opens;
     uint32_t left;    /* frames that the owner still holds */

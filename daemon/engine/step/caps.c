@@ -92,7 +92,7 @@ static void set_beyond(struct gm_engine *engine, uint32_t id, uint64_t beyond)
     if (beyond == engine->table->apps[id].beyond)
         return;
     gm_table_set_beyond(engine->table, id, beyond);
-    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_needed(engine->table, id));
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_promised(engine->table, id));
     if (is_more)
         gm_engine_hold_at_once(engine, id); /* what fails is tried again later */
     else
@@ -101,9 +101,8 @@ static void set_beyond(struct gm_engine *engine, uint32_t id, uint64_t beyond)
         gm_engine_want_places(engine, id);
     else
         gm_engine_need_places(engine, id);
-    gm_engine_count_aside(engine);
+    gm_engine_count_aside_of(engine, id);
     gm_engine_want_memory(engine);
-    gm_engine_count_aside(engine);
 }
 
 /* `bytes` of the members' memory go beyond, of each in proportion. */
@@ -236,9 +235,9 @@ static struct left count_left(const struct gm_engine *engine)
         if (!engine->apps[id].session || gm_engine_is_absent(engine, id))
             continue;
         const bool is_wanting = engine->in_set[id] || !engine->apps[id].idle.is_idle;
-        needed += gm_room_needed(engine->table, id);
+        needed += gm_room_promised(engine->table, id);
         if (is_wanting || gm_engine_is_capped(engine, id))
-            wanted += gm_room_needed(engine->table, id);
+            wanted += gm_room_promised(engine->table, id);
     }
     return (struct left){.unneeded = gm_less(engine->room, needed),
                          .unwanted = gm_less(engine->room, wanted)};

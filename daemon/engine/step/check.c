@@ -47,7 +47,7 @@ static bool is_short_of_room(const struct gm_engine *engine)
     uint64_t needed = engine->table->fixed;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].session)
-            needed += gm_room_needed(engine->table, id);
+            needed += gm_room_promised(engine->table, id);
     return engine->is_short_of_room && needed > engine->table->budget;
 }
 

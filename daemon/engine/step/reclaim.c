@@ -71,7 +71,7 @@ static uint64_t lacking(const struct gm_engine *engine, uint32_t asker, uint64_t
         const enum gm_app_state state = engine->apps[id].state;
         if (id == asker || state == GM_APP_RUNNING || state == GM_APP_LOADING ||
             state == GM_APP_DRAINING)
-            together = gm_more(together, gm_room_needed(engine->table, id));
+            together = gm_more(together, gm_room_promised(engine->table, id));
     }
     const uint64_t short_of_gpu = gm_less(together, engine->room);
     return short_of_gpu > short_of_tiers ? short_of_gpu : short_of_tiers;

@@ -32,22 +32,6 @@ static uint64_t driver_bytes(const struct gm_engine *engine, const struct gm_sta
     return gm_chunk_round(sum);
 }
 
-void gm_engine_count_users(struct gm_engine *engine)
-{
-    memset(engine->users, 0, engine->config.max_apps * sizeof *engine->users);
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        struct gm_app *app = &engine->apps[id];
-        app->driver = app->session && app->stat ? driver_bytes(engine, app->stat) : 0;
-        engine->users[engine->table->apps[id].pool].driver += app->driver;
-    }
-    const struct gm_frame *frame;
-    for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = frame->next) {
-        frame = &engine->table->frames[i];
-        if (gm_engine_is_left_behind(engine, i))
-            engine->users[frame->pool].left[frame->is_host] += gm_class_bytes(frame->class);
-    }
-}
-
 /* ---- what bounds an app ---- */
 
 uint64_t gm_engine_cap(const struct gm_engine *engine, uint32_t id)
@@ -238,20 +222,50 @@ static bool can_come_back(const struct gm_engine *engine, uint32_t id)
            engine->apps[id].client;
 }
 
+static void set_aside(struct gm_engine *engine, uint32_t id, uint64_t bytes)
+{
+    engine->aside += bytes - engine->apps[id].aside;
+    engine->apps[id].aside = bytes;
+}
+
+void gm_engine_count_aside_of(struct gm_engine *engine, uint32_t id)
+{
+    for (GM_EACH_MEMBER(engine, id, client)) {
+        const bool can_come = can_come_back(engine, client->id);
+        const struct gm_room_input input = gm_engine_room_input(engine, client->id);
+        set_aside(engine, client->id, can_come ? gm_room_to_take_up(&input) : 0);
+    }
+}
+
 void gm_engine_count_aside(struct gm_engine *engine)
 {
     const struct gm_room_input all = for_all(engine, gm_host_limit(engine));
-    uint64_t sum = 0;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         uint64_t bytes = 0;
         if (engine->table->beyond > 0 && can_come_back(engine, id)) {
             const struct gm_room_input input = for_app(engine, id, &all);
             bytes = gm_room_to_take_up(&input);
         }
-        engine->apps[id].aside = bytes;
-        sum += bytes;
+        set_aside(engine, id, bytes);
     }
-    engine->aside = sum;
+}
+
+void gm_engine_count_users(struct gm_engine *engine)
+{
+    memset(engine->users, 0, engine->config.max_apps * sizeof *engine->users);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        struct gm_app *app = &engine->apps[id];
+        app->driver = app->session && app->stat ? driver_bytes(engine, app->stat) : 0;
+        engine->users[engine->table->apps[id].pool].driver += app->driver;
+    }
+    const struct gm_frame *frame;
+    for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = frame->next) {
+        frame = &engine->table->frames[i];
+        if (gm_engine_is_left_behind(engine, i))
+            engine->users[frame->pool].left[frame->is_host] += gm_class_bytes(frame->class);
+    }
+    gm_engine_count_aside(
+        engine); /* a cap leaves more or less, and who stands still gives nothing */
 }
 
 uint64_t gm_engine_host_soon(const struct gm_engine *engine)

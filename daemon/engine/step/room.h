@@ -28,15 +28,17 @@ bool gm_engine_is_oversize(const struct gm_engine *engine, uint32_t app);
 
 /* Tell the scheduler what room there is: the budget, less what programs keep that do not answer. */
 void gm_engine_update_room(struct gm_engine *engine);
-/* After what is beyond has changed. gm_engine_tell_room does it, too. */
+/* After what is beyond of an app, which is its group, or of any has changed. gm_engine_tell_room
+ * does it for all, too. */
+void gm_engine_count_aside_of(struct gm_engine *engine, uint32_t app);
 void gm_engine_count_aside(struct gm_engine *engine);
 /* Put on the ctl pages what the GPU has for each program and what it could allocate now. After
  * every change of what is committed or shared, before the program hears of it. */
 void gm_engine_tell_room(struct gm_engine *engine);
 /* ... of a client that is no app of this engine yet. */
 void gm_engine_tell_newcomer(const struct gm_engine *engine, struct gm_client *client);
-/* Read what programs and processes say, for the sums of users: once a round, and before an app asks
- * for memory or for a cap. */
+/* Read what programs and processes say, for the sums of users, and count what follows: once a round,
+ * and before an app asks for memory or for a cap. */
 void gm_engine_count_users(struct gm_engine *engine);
 /* What core/room answers from; an app is its group. */
 struct gm_room_input gm_engine_room_input(const struct gm_engine *engine, uint32_t app);

@@ -122,8 +122,7 @@ static struct gm_share *make_share(struct gm_engine *engine, uint32_t id, uint32
     }
     engine->next_share += engine->next_share == UINT32_MAX ? 2 : 1; /* never 0 */
     share->id = engine->next_share;
-    share->owner = share->maker = id;
-    share->pid = app->pid;
+    share->owner = id;
     share->uid = app->uid;
     share->va = allocation->va;
     share->bytes = allocation->bytes;
@@ -192,23 +191,16 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
         if (engine->table->apps[other].is_used)
             gm_engine_need_budget(engine, other);
-    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_needed(engine->table, id));
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_promised(engine->table, id));
     gm_engine_update_room(engine);
     gm_engine_tell_room(engine);
     answer_share(engine, id, ask->cookie, CUDA_SUCCESS, share);
 }
 
-/* The process of `id` has ended, or nobody can tell that it has not. */
-static uint32_t not_exited(const struct gm_engine *engine, uint32_t id, pid_t pid)
+/* Nobody maps it any more but, possibly, processes that end. */
+static void end_place(struct gm_engine *engine, struct gm_share_place *place)
 {
-    const struct gm_app *app = &engine->apps[id];
-    return app->state == GM_APP_GONE && app->pid == pid && gm_engine_is_left(app) ? id : GM_NONE;
-}
-
-/* Nobody maps the frame any more but, possibly, the process of `exit_of`, which ends. */
-static void end_place(struct gm_engine *engine, struct gm_share_place *place, uint32_t exit_of)
-{
-    gm_engine_condemn(engine, place->frame, exit_of);
+    gm_engine_condemn(engine, place->frame, GM_NONE);
     place->frame = GM_NONE;
 }
 
@@ -249,7 +241,7 @@ void gm_engine_leave_share(struct gm_engine *engine, uint32_t frame)
         if (share->opens > 0)
             gm_table_orphan_frame(engine->table, frame);
         else
-            end_place(engine, &share->places[i], not_exited(engine, share->maker, share->pid));
+            end_place(engine, &share->places[i]);
         break;
     }
     end_share_if_over(engine, share);
@@ -290,7 +282,6 @@ static void end_open(struct gm_engine *engine, struct gm_open *open)
 {
     struct gm_share *share = open->share;
     struct gm_open **link = &engine->opens;
-    uint32_t exit_of = not_exited(engine, open->app, engine->apps[open->app].pid);
 
     while (*link != open)
         link = &(*link)->next;
@@ -298,12 +289,10 @@ static void end_open(struct gm_engine *engine, struct gm_open *open)
     free(open);
     if (--share->opens > 0)
         return;
-    if (exit_of == GM_NONE)
-        exit_of = not_exited(engine, share->maker, share->pid);
     for (uint32_t i = 0; i < share->n; i++) {
         uint32_t frame = share->places[i].frame;
         if (frame != GM_NONE && engine->table->frames[frame].chunk == GM_NONE)
-            end_place(engine, &share->places[i], exit_of);
+            end_place(engine, &share->places[i]);
     }
     end_share_if_over(engine, share);
 }

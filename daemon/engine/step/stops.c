@@ -117,7 +117,7 @@ static void go_on(struct gm_engine *engine, uint32_t id)
     gm_engine_happened(engine, id, GM_EVENT_CONTINUED);
     gm_engine_note_silence(engine, id, false);
     gm_engine_awaits_anew(engine, id);
-    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_needed(engine->table, id));
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_promised(engine->table, id));
     /* One with an open gate did not say that its work had ended. */
     if (app->state == GM_APP_PAUSED ? gm_engine_awaits_turn(app) : app->idle.quiet_at == 0)
         gm_engine_wants(engine, id);

@@ -661,7 +661,7 @@ static bool holds_gpu(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
     return app->session && app->state == GM_APP_LOADING && engine->table->apps[id].missing == 0 &&
-           gm_room_needed(engine->table, id) > 0 && gm_group_is_several(engine, id) &&
+           gm_room_promised(engine->table, id) > 0 && gm_group_is_several(engine, id) &&
            !app->places.is_held;
 }
 
