@@ -18,16 +18,21 @@ still() {
 
 # Two of 128 MiB on 160, of which each works on 16; the memory of all is right at the end.
 # Pinned memory has room for 288 MiB beside the window.
-start_daemon --quantum 200ms --fit working-set --pinned 512M --paged 256M
+start_daemon --quantum 200ms --log-level debug --fit working-set --pinned 512M --paged 256M
 app part1 linked --mode part --bytes 128M --allocs 8 --seconds 2 --seed 1 --until "$dir/enough"
 app part2 linked --mode lasts --signal "$dir/lasts" --bytes 128M --allocs 8 --seconds 2 --seed 2 --until "$dir/enough"
 await_ready part1
 await_ready part2
 within "$patience" still part1 part2 || fail "programs whose needs fit do not run together"
-# All that they do not touch.
+# All that they do not touch, but for what the check brought back: on a busy machine it may see the link before a window
+# has ended.
+is_cold() {
+    back=$(sed -n "s/.*pid $(pid_of "$1"), .*memory on the host is used: \([0-9]*\) MiB.*/\1/p" "$dir/daemon.out" | awk '{ sum += $1 } END { print sum + 0 }')
+    cold=$(($(app_number "$(pid_of "$1")" cold_bytes) >> 20))
+    [ "$cold" -le 112 ] && [ "$cold" -ge $((112 - back)) ]
+}
 are_cold() {
-    is_up && [ "$(app_number "$(pid_of part1)" cold_bytes)" = $((112 << 20)) ] &&
-        [ "$(app_number "$(pid_of part2)" cold_bytes)" = $((112 << 20)) ]
+    is_up && is_cold part1 && is_cold part2
 }
 within "$patience" are_cold || fail "not what they do not touch is cold"
 needed=$(($(app_number "$(pid_of part1)" needed_bytes) + $(app_number "$(pid_of part2)" needed_bytes)))
