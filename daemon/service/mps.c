@@ -21,6 +21,8 @@
 
 #define GM_MPS_LOOKS 2u /* at the server, after one of its programs has ended */
 
+#define GM_MPS_DEFAULT "/tmp/nvidia-mps" /* where the driver looks without the variable */
+
 #define COST                                                                                       \
     "a fatal fault of one program ends the work of all of this user that share with it, and "      \
     "their "                                                                                       \
@@ -255,12 +257,25 @@ static pid_t first_number(const char *text)
     return 0;
 }
 
+/* What somebody else runs for the machine is not joined: a server of one user is none of another's.
+ */
+static void name_others(struct server *server)
+{
+    struct stat found;
+    char user[GM_USERS_NAME];
+    if (lstat(GM_MPS_DEFAULT, &found) == 0 && S_ISDIR(found.st_mode) &&
+        found.st_uid != server->uid && is_alive(GM_MPS_DEFAULT))
+        say(server, GM_LOG_INFO, "that of %s in " GM_MPS_DEFAULT " is left alone",
+            gm_users_name(found.st_uid, user));
+}
+
 static void become_ready(struct server *server)
 {
     server->state = GM_MPS_READY;
     server->retry_ns = 0;
     server->why[0] = '\0';
     say(server, GM_LOG_INFO, "ready in %s: " COST, server->pipe);
+    name_others(server);
     settle(server);
     look_in(server, GM_MPS_LINGER_NS);
 }

@@ -38,17 +38,20 @@
 /* A server takes 48 clients at a time on GPUs before Blackwell (NVIDIA's MPS guide). A program that
  * comes when it is full is refused by the driver, so one more runs without. */
 #define GM_MPS_MEMBERS 48u
+#ifndef GM_MPS_LINGER_NS                     /* tests have shorter ones */
 #define GM_MPS_LINGER_NS (5 * GM_S)          /* programs that follow each other keep it */
 #define GM_MPS_START_NS (GM_SLOW * 6 * GM_S) /* from the question to READY */
-#define GM_MPS_WAIT_NS (2 * GM_MPS_START_NS)     /* ... and one that ends is waited for first */
-#define GM_MPS_SERVER_NS (3 * GM_S) /* until it lists a server; then clients may start it */
-#define GM_MPS_TOOL_NS (GM_SLOW * 2 * GM_S)
-#define GM_MPS_END_NS (GM_SLOW * 4 * GM_S)
+#define GM_MPS_SERVER_NS (3 * GM_S)         /* until it lists a server; then clients may start it */
+#define GM_MPS_TOOL_NS (GM_SLOW * 2 * GM_S) /* the tool answers */
+#define GM_MPS_END_NS (GM_SLOW * 4 * GM_S)  /* it ends by itself */
 #define GM_MPS_LEAVE_NS (GM_SLOW * 1 * GM_S) /* to tell one that stays with its programs to end */
-#define GM_MPS_LOOK_NS (100 * GM_MS) /* while it starts or ends */
-#define GM_MPS_FAULT_NS (1 * GM_S)   /* looks whether the server has recovered */
-#define GM_MPS_RETRY_NS (10 * GM_S)  /* after the first failure; doubles to */
-#define GM_MPS_RETRY_MOST_NS (600 * GM_S)
+#define GM_MPS_LOOK_NS (100 * GM_MS)         /* while it starts or ends */
+#define GM_MPS_FAULT_NS (1 * GM_S)           /* looks whether the server has recovered */
+#define GM_MPS_RETRY_NS (10 * GM_S)          /* after the first failure; doubles ... */
+#define GM_MPS_RETRY_MOST_NS (600 * GM_S)    /* ... to this */
+#endif
+#define GM_MPS_WAIT_NS                                                                             \
+    (2 * GM_MPS_START_NS) /* as GM_MPS_START_NS; one that ends is waited for first */
 #define GM_MPS_OUTPUT 4096u
 
 enum gm_mps_state {
@@ -79,7 +82,7 @@ void gm_mps_listen(struct gm_mps *mps, gm_mps_settled *settled, void *arg);
 /* A program asks to share. JOINED: it counts until its process has ended. `mps` may be NULL:
  * alone. */
 enum gm_mps_answer gm_mps_join(struct gm_mps *mps, pid_t pid, uid_t uid, gid_t gid,
-                                       char pipe[GM_PIPE_MAX], char *text, size_t size);
+                               char pipe[GM_PIPE_MAX], char *text, size_t size);
 
 /* For the status. */
 struct gm_mps_view {

@@ -79,6 +79,7 @@ struct gm_session {
     bool is_starved;            /* the kernel has no room for its output now */
     bool is_starting;           /* it waits until a GPU has room for it */
     bool is_sharing;            /* it is to share by MPS */
+    bool has_own_mps;           /* ... and has one that its user runs */
     bool is_told;               /* that its answer takes a while */
     struct gm_joining *joining; /* it waits until MPS has started; NULL: it does not */
     bool is_kept;               /* its process has ended, and others have the connection */
@@ -771,6 +772,8 @@ static void place(struct gm_session *session, const char *name,
                     sharing, sizeof sharing) == GM_MPS_SOON &&
         joins_later(session, name, request))
         return;
+    if (session->has_own_mps)
+        snprintf(sharing, sizeof sharing, "its user's own MPS is used");
     const uint32_t n = gm_placing(session->all->control, name, request, &answer, entries);
     memcpy(answer.pipe, pipe, sizeof answer.pipe);
     memcpy(answer.sharing, sharing, sizeof answer.sharing);
@@ -851,7 +854,8 @@ static void start(struct gm_session *session, const struct gm_wire_message *mess
                                    .n = message->count};
     struct gm_place_request request;
     session->is_sharing = gm_placing_shares(all->control, &who);
-    if (session->is_sharing && (body->flags & GM_PLACE_HAS_MPS) != 0) {
+    session->has_own_mps = session->is_sharing && (body->flags & GM_PLACE_HAS_MPS) != 0;
+    if (session->has_own_mps) {
         session->is_sharing = false; /* the driver joins that by itself */
         gm_log_like(GM_LOG_INFO, "own mps", "%s (pid %d): its user's own MPS is used", body->name,
                     (int)session->pid);

@@ -24,6 +24,7 @@
 #include "shim/link/place.h"
 
 #define LIST "CUDA_VISIBLE_DEVICES"
+#define PIPE "CUDA_MPS_PIPE_DIRECTORY"
 #define UUID "00000000-0000-0000-0000-000000000000"
 
 enum answer { NO_DAEMON, SILENT, HANGS_UP, REFUSES, GARBAGE, ANSWERS };
@@ -36,6 +37,7 @@ struct played {
     uint32_t heard, flags; /* tokens, and flags */
     uint64_t family;
     char second[GM_TOKEN_SIZE];
+    const char *pipe; /* of the MPS that it names */
 };
 
 extern char **environ;
@@ -50,6 +52,7 @@ static void answer_one(struct played *d)
     struct gm_msg_placed placed = {.text = "because"};
     struct gm_msg_refused refused = {.reason = GM_REFUSE_PROTOCOL, .text = "bad message (?)"};
     struct gm_wire_message message = {0};
+    snprintf(placed.pipe, sizeof placed.pipe, "%s", d->pipe ? d->pipe : "");
     int fds[GM_WIRE_FDS], n_fds, fd = accept(listener, NULL, NULL);
     if (d->answer != HANGS_UP) {
         const ssize_t length = gm_sock_receive(fd, buffer, sizeof buffer, fds, &n_fds);
@@ -218,6 +221,44 @@ static void ten_thousand_tokens(void **state)
     assert_int_equal(d.heard, 0);
 }
 
+/* Run gm_place in a child that has `own` as its folder of MPS, or none. The folder is `expected` in
+ * between, and then `own` again. */
+static void expect_pipe(struct played *d, const char *own, const char *expected)
+{
+    int status = 0;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        bool has_mps;
+        if (own)
+            setenv(PIPE, own, 1);
+        const bool is_made = gm_place(&has_mps);
+        const bool is_new = strcmp(expected, own ? own : "(none)") != 0;
+        const bool is_right =
+            is_made == is_new && has_mps == is_new && is(PIPE, expected) && is(LIST, "(none)");
+        gm_place_undo();
+        _exit(is_right && is(PIPE, own ? own : "(none)") && is(LIST, "(none)") ? 0 : 1);
+    }
+    answer_one(d);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void joins_mps(void **state)
+{
+    struct played d = {.answer = ANSWERS, .pipe = "/run/gpumux/gpumux.sock.mps/7/pipe"};
+    (void)state;
+    expect_pipe(&d, NULL, d.pipe);
+    assert_int_equal(d.flags & GM_PLACE_HAS_MPS, 0);
+    expect_pipe(&d, "", d.pipe); /* empty: none */
+    assert_int_equal(d.flags & GM_PLACE_HAS_MPS, 0);
+    d.pipe = NULL;
+    expect_pipe(&d, "/tmp/own", "/tmp/own");
+    assert_int_equal(d.flags & GM_PLACE_HAS_MPS, GM_PLACE_HAS_MPS);
+    d.pipe = "not/absolute";
+    expect_pipe(&d, NULL, "(none)");
+}
+
 /* A program may have no environment at all. */
 static void empty_environment(void **state)
 {
@@ -247,10 +288,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(orders_lists),      cmocka_unit_test(stays),
         cmocka_unit_test(what_is_said),      cmocka_unit_test(ten_thousand_tokens),
-        cmocka_unit_test(empty_environment),
+        cmocka_unit_test(empty_environment), cmocka_unit_test(joins_mps),
     };
     unsetenv(LIST);
     unsetenv("CUDA_DEVICE_ORDER");
+    unsetenv(PIPE);
     listen_here();
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(where);
