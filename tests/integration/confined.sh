@@ -1,6 +1,7 @@
 #!/bin/sh
 # Other tests pass as well if the daemon has only the capabilities, system calls and address families that the system's
-# unit leaves it. The unit's exposure, as systemd-analyze counts it, is below 4. What needs a GPU or a running systemd is
+# unit leaves it. The unit's exposure, as systemd-analyze counts it, is below 4.4: to start the MPS of each user as that user, and to end it,
+# takes three capabilities. What needs a GPU or a running systemd is
 # not seen here.
 . "$(dirname "$0")/lib.sh"
 
@@ -9,7 +10,7 @@ unit=$dir/gpumuxd.service
 [ "$(id -u)" = 0 ] || skip "only root has capabilities to lose"
 [ "${GM_LINKED:-}" != 1 ] || skip "a sanitizer needs calls that the unit takes away"
 command -v systemd-analyze > /dev/null || skip "there is no systemd-analyze"
-sed 's/^ExecStart=.*/ExecStart=true/' "$here/../../systemd/system/gpumuxd.service.in" > "$unit"
+sed 's/^ExecStart=.*/ExecStart=true/; s/^ExecReload=@.*//' "$here/../../systemd/system/gpumuxd.service.in" > "$unit"
 chmod 1777 "$dir"
 cat > "$dir/confined" << END
 #!/bin/sh
@@ -18,7 +19,7 @@ exec python3 "$here/confine.py" "$unit" "\$@"
 END
 chmod 755 "$dir/confined"
 "$dir/confined" true 2> "$dir/said" || skip "a program cannot be confined: $(tail -n 1 "$dir/said")"
-systemd-analyze security --offline=true --threshold=39 "$unit" > "$dir/security" 2>&1 || fail "$(tail -n 1 "$dir/security")"
+systemd-analyze security --offline=true --threshold=43 "$unit" > "$dir/security" 2>&1 || fail "$(tail -n 1 "$dir/security")"
 say "$(tail -n 1 "$dir/security")"
 
 ! "$dir/confined" mount -t tmpfs tmpfs "$dir/run" 2> /dev/null || fail "it may mount"
@@ -31,7 +32,7 @@ for part in "$BUILD"/*; do [ "$part" = "$BUILD/daemon" ] || ln -s "$part" "$dir/
 ln -s "$ctl" "$dir/build/daemon"
 printf '#!/bin/sh\nexec %s %s "$@"\n' "$dir/confined" "$BUILD/daemon/gpumuxd" > "$dir/build/daemon/gpumuxd"
 chmod 755 "$dir/build/daemon/gpumuxd"
-for test in two_apps stopped share_users second_daemon; do
+for test in two_apps stopped share_users second_daemon space_sharing; do
     BUILD=$dir/build sh "$here/$test.sh" > "$dir/$test.out" 2>&1
     case $? in
     0) say "$test passed" ;;
