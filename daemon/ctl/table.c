@@ -374,17 +374,32 @@ static void print_gpu(const cJSON *gpu)
     print_last_switch(gpu);
 }
 
+static bool is_in(const cJSON *words, const char *word)
+{
+    const cJSON *one;
+    cJSON_ArrayForEach(one, words)
+    {
+        if (cJSON_IsString(one) && strcmp(one->valuestring, word) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Features that apps lack, and what that costs. */
 static void print_features_off(const cJSON *apps)
 {
     const cJSON *app, *feature;
     cJSON_ArrayForEach(app, apps)
     {
-        cJSON_ArrayForEach(feature, cJSON_GetObjectItemCaseSensitive(app, "features_off"))
+        const cJSON *off = cJSON_GetObjectItemCaseSensitive(app, "features_off");
+        const bool is_mps = is_in(off, "isolation"); /* that says what else it costs */
+        cJSON_ArrayForEach(feature, off)
         {
             const char *what = "";
             char name[CELL], text[4 * CELL];
-            if (!cJSON_IsString(feature))
+            if (!cJSON_IsString(feature) ||
+                (is_mps && (strcmp(feature->valuestring, "park") == 0 ||
+                            strcmp(feature->valuestring, "timeslices") == 0)))
                 continue;
 #define GM_FEATURE(bit, NAME, word, explanation)                                                   \
     if (strcmp(feature->valuestring, word) == 0)                                                   \

@@ -108,7 +108,7 @@ def app(args):
             launch("sweep", 16, small, WORDS)
         if big and rounds % 100 == 0:
             launch("verify", 512, big, args.bytes // 8, args.seed + 1, counter)
-        if args.spin and rounds % 50 == 49:
+        if args.spin and rounds % 100 == 99:
             launch("spin", 1, args.spin * 1000000)
         if args.crash and time.monotonic() - begun > args.crash:
             launch("sweep", 1, 0xdead0000000, 1024)
@@ -427,7 +427,7 @@ class Test:
             budget = "160M" if self.args.simcuda else "2500M"
             self.start_daemon("--gpu-budget", budget, "--policy", "round-robin", "--quantum", "300ms", "--rule", f"command=* mps={mps}")
             name = f"short-{mps}"
-            processes, ready = self.four(name, self.rounds, mps == "on", environment=self.shim, spin=200)
+            processes, ready = self.four(name, self.rounds, mps == "on", environment=self.shim, spin=60)
             time.sleep(1.0)
             status = self.status(name)
             results = [self.result(p, 90) for p in processes]

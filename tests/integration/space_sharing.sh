@@ -54,6 +54,10 @@ app_has "$(pid_of apart)" '"features_off":\[\]' || fail "who does not share lack
 grep -q "MPS of $(id -un) is ready: 2 programs" "$dir/table" && grep -q "a fatal fault of one of them ends the work of all" "$dir/table" ||
     fail "the table does not say who shares and what that costs: $(cat "$dir/table")"
 
+[ "$(grep -c "without isolation: it shares" "$dir/table")" = 2 ] && ! grep -q "without park" "$dir/table" ||
+    fail "the table says more or less than that: $(cat "$dir/table")"
+! grep -q "as others will here" "$dir/daemon.out" || fail "the log takes what MPS costs for what the driver lacks"
+
 # A fault of one: who starts then runs without, until the server takes programs again.
 pipe=$(of_mps pipe)
 [ "$(stat -c %a:%u "$pipe")" = "700:$(id -u)" ] || fail "the folder is $(stat -c %a:%u "$pipe")"
