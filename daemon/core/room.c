@@ -170,7 +170,7 @@ uint64_t gm_room_to_lay_aside(const struct gm_room_input *input, uint64_t cold, 
 
 uint64_t gm_room_spare_files(const struct gm_room_input *input)
 {
-    return files_left(input);
+    return left_of(files_left(input), input->files_to_keep);
 }
 
 uint64_t gm_room_within_files(uint32_t chunks, uint64_t spare)

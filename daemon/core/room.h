@@ -88,7 +88,8 @@ struct gm_room_input {
     uint64_t tiers_taken;
     uint64_t files; /* frames that there can be at once; each is an open file */
     uint64_t files_own;
-    uint64_t files_taken; /* ... by others, whoever runs */
+    uint64_t files_taken;   /* ... by others, whoever runs */
+    uint64_t files_to_keep; /* ... and soon: gm_room_files_to_keep */
     bool is_host_mappable;
     /* The app. */
     struct gm_room_sums own;
@@ -148,9 +149,18 @@ static inline bool gm_room_is_short(const struct gm_table *table, bool was_short
 /* Bytes more that go beyond of a program that is part of the app, as so much of it is cold
  * (working.h) and so much is beyond already. */
 uint64_t gm_room_to_lay_aside(const struct gm_room_input *input, uint64_t cold, uint64_t beyond);
-/* Files that are left while the app runs. Bytes that may keep their files whoever runs, beside
- * those that do, of an app with so many chunks that do not, if each other app has `spare` files
- * left. The chunks are not known before places are chosen: so it is all of them, or the smallest.
+/* Files that the program keeps whoever runs as soon as its places are chosen anew: what of it is
+ * promised on the host and has no place there yet, in its smallest parts. */
+static inline uint64_t gm_room_files_to_keep(const struct gm_table *table, uint32_t app)
+{
+    const struct gm_table_app *entry = &table->apps[app];
+    const uint64_t most = gm_less(entry->beyond, entry->on_host) >> GM_CHUNK_SHIFT;
+    return gm_least(entry->chunks - entry->kept, most);
+}
+/* Files that are left while the app runs, and others keep what they are to. Bytes that may keep
+ * their files whoever runs, beside those that do, of an app with so many chunks that do not, if
+ * each other app has `spare` files left. The chunks are not known before places are chosen: so it
+ * is all of them, or the smallest.
  */
 uint64_t gm_room_spare_files(const struct gm_room_input *input);
 uint64_t gm_room_within_files(uint32_t chunks, uint64_t spare);

@@ -284,10 +284,20 @@ static void test_files_of_cold(void **state)
     assert_int_equal(gm_room_spare_files(&other), 10);
     other.files_taken = 40;
     assert_int_equal(gm_room_spare_files(&other), 0);
+    other.files_to_keep = 4; /* of others, whose places are not chosen yet */
+    other.files_taken = 20;
+    assert_int_equal(gm_room_spare_files(&other), 6);
     assert_int_equal(gm_room_within_files(32, ALL), ALL);
     assert_int_equal(gm_room_within_files(32, 32), ALL);
     assert_int_equal(gm_room_within_files(32, 31), 62 * MIB);
     assert_int_equal(gm_room_within_files(32, 0), 0);
+    struct gm_table_app app = {.chunks = 10, .kept = 4, .beyond = 20 * MIB, .on_host = 12 * MIB};
+    const struct gm_table table = {.apps = &app};
+    assert_int_equal(gm_room_files_to_keep(&table, 0), 4); /* chunks of 2 MiB at least, */
+    app.beyond = GIB;
+    assert_int_equal(gm_room_files_to_keep(&table, 0), 6); /* ... and all at most */
+    app.on_host = GIB + 2 * MIB;
+    assert_int_equal(gm_room_files_to_keep(&table, 0), 0);
 }
 
 static void test_tiers(void **state)

@@ -133,19 +133,6 @@ static bool has_turn(const struct gm_engine *engine, uint32_t id)
     return engine->apps[id].state != GM_APP_PAUSED || engine->apps[id].places.is_held;
 }
 
-/* Files that are left when any other app runs. */
-static uint64_t spare_files(const struct gm_engine *engine, uint32_t id)
-{
-    uint64_t files = UINT64_MAX;
-    for (uint32_t other = 0; other < engine->config.max_apps; other++) {
-        if (!engine->apps[other].session || gm_group_is_one(engine, other, id))
-            continue;
-        const struct gm_room_input input = gm_engine_room_input(engine, other);
-        files = gm_least(files, gm_room_spare_files(&input));
-    }
-    return files;
-}
-
 /* Not in its turn: it would be held for that, once a window if it grows. If others wait for room,
  * the turn ends soon; if nobody does, nobody wants the room. */
 static void lay_aside(struct gm_engine *engine, uint32_t id)
@@ -157,7 +144,7 @@ static void lay_aside(struct gm_engine *engine, uint32_t id)
     uint64_t more = gm_room_to_lay_aside(&input, cold_of(engine, id), entry->beyond);
     if (more > 0) { /* what is on the host keeps its files, and others need theirs to run */
         const uint64_t files =
-            gm_room_within_files(entry->chunks - entry->kept, spare_files(engine, id));
+            gm_room_within_files(entry->chunks - entry->kept, gm_engine_spare_files(engine, id));
         more = gm_least(more, gm_less(gm_more(entry->on_host, files), entry->beyond));
     }
     if (more > 0)

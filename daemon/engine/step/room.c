@@ -169,6 +169,24 @@ static void add_files(const struct gm_engine *engine, uint32_t id, struct gm_roo
         }
 }
 
+uint64_t gm_engine_spare_files(const struct gm_engine *engine, uint32_t id)
+{
+    struct gm_room_input all = for_all(engine, gm_host_limit(engine));
+    uint64_t files = UINT64_MAX;
+    for (uint32_t other = 0; other < engine->config.max_apps; other++)
+        all.files_to_keep += other == id ? 0 : gm_room_files_to_keep(engine->table, other);
+    for (uint32_t other = 0; other < engine->config.max_apps; other++) {
+        struct gm_room_input input = all;
+        if (!engine->apps[other].session || gm_group_is_one(engine, other, id))
+            continue;
+        add_files(engine, other, &input);
+        for (GM_EACH_MEMBER(engine, other, client)) /* when it runs it has files for all */
+            input.files_to_keep -= gm_room_files_to_keep(engine->table, client->id);
+        files = gm_least(files, gm_room_spare_files(&input));
+    }
+    return files;
+}
+
 static uint64_t limit(uint64_t bytes)
 {
     return bytes == 0 ? UINT64_MAX : bytes;

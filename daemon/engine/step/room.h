@@ -37,11 +37,15 @@ void gm_engine_count_aside(struct gm_engine *engine);
 void gm_engine_tell_room(struct gm_engine *engine);
 /* ... of a client that is no app of this engine yet. */
 void gm_engine_tell_newcomer(const struct gm_engine *engine, struct gm_client *client);
-/* Read what programs and processes say, for the sums of users, and count what follows: once a round,
- * and before an app asks for memory or for a cap. */
+/* Read what programs and processes say, for the sums of users, and count what follows: once a
+ * round, and before an app asks for memory or for a cap. */
 void gm_engine_count_users(struct gm_engine *engine);
 /* What core/room answers from; an app is its group. */
 struct gm_room_input gm_engine_room_input(const struct gm_engine *engine, uint32_t app);
+
+/* Files that are left when any other app runs, if the app keeps none but those that it keeps now.
+ */
+uint64_t gm_engine_spare_files(const struct gm_engine *engine, uint32_t app);
 
 /* Bytes that can be mapped on the host, once other GPUs have given back what they only keep. */
 uint64_t gm_engine_host_soon(const struct gm_engine *engine);
