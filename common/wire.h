@@ -194,8 +194,8 @@ struct gm_msg_expect {
 /* The first devices of the program, in the order that it is to have them; none: as they are.
  * Entries: each of the tokens 0 to n - 1 once, or, without a list, all devices. */
 struct gm_msg_placed {
-    uint64_t wait_ns; /* not 0: another PLACED follows within that time */
-    char text[184];   /* why, for the program's log */
+    uint64_t wait_ns;       /* not 0: another PLACED follows within that time */
+    char text[184];         /* why, for the program's log */
     char pipe[GM_PIPE_MAX]; /* of the MPS that it is to join; "": none */
     char sharing[152];      /* ... why, or why not; "": nobody asked for it */
 };
@@ -356,6 +356,19 @@ struct gm_msg_forgotten {
     char text[184];
 };
 
+/* Read the options and rules again (daemon/service/reload.h), of root and the daemon's own user
+ * only. Answered by CONFIG_IS when they are read. */
+enum gm_config_what { GM_CONFIG_CHECK = 1, GM_CONFIG_RELOAD = 2 };
+struct gm_msg_config {
+    uint32_t what; /* enum gm_config_what; CHECK: say what a reload would do */
+    uint32_t reserved;
+};
+struct gm_msg_config_is {
+    uint32_t is_refused; /* 1: nothing has changed, and `text` says why */
+    uint32_t reserved;
+    char text[248]; /* what has changed, or would */
+};
+
 /* Get the log after entry `since`; 0: all of it. Answered by LOG_IS. */
 struct gm_msg_log {
     uint64_t since;
@@ -462,6 +475,8 @@ _Static_assert(sizeof(struct gm_msg_set) == 112, "gm_msg_set");
 _Static_assert(sizeof(struct gm_msg_set_is) == 192, "gm_msg_set_is");
 _Static_assert(sizeof(struct gm_msg_forget) == 72, "gm_msg_forget");
 _Static_assert(sizeof(struct gm_msg_forgotten) == 192, "gm_msg_forgotten");
+_Static_assert(sizeof(struct gm_msg_config) == 8, "gm_msg_config");
+_Static_assert(sizeof(struct gm_msg_config_is) == 256, "gm_msg_config_is");
 _Static_assert(sizeof(struct gm_msg_log) == 8, "gm_msg_log");
 _Static_assert(sizeof(struct gm_msg_log_is) == 8, "gm_msg_log_is");
 _Static_assert(sizeof(struct gm_msg_reserve) == 72, "gm_msg_reserve");

@@ -88,6 +88,7 @@ int mux_log(const struct mux_options *options);
 int mux_set(const struct mux_options *options);
 int mux_trim(const struct mux_options *options);
 int mux_forget(const struct mux_options *options);
+int mux_config(const struct mux_options *options);
 int mux_run(const struct mux_options *options);
 int mux_profile(const struct mux_options *options);
 

@@ -245,7 +245,7 @@ static const struct argp main_argp = {
     .args_doc = "status [--json] [--watch=TIME]\nlog [-f] [-n N] [--json]\n"
                 "set PID|--command=NAME|--user=USER SETTING...\npause "
                 "PID|--command=NAME|--user=USER\nresume PID|--command=NAME|--user=USER\n"
-                "trim\nforget\nrun [--require] -- PROGRAM [ARGUMENT...]\n"
+                "trim\nforget\nconfig show|check|reload\nrun [--require] -- PROGRAM [ARGUMENT...]\n"
                 "profile [-o FILE] -- PROGRAM [ARGUMENT...]\nprofile --show [FILE...]\nversion",
     .doc =
         "Shows and steers gpumux, which lets many CUDA programs share one GPU.\v"

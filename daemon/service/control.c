@@ -287,6 +287,26 @@ void gm_control_forget(struct gm_control *control, uid_t asker, const struct gm_
                                    (body->selects & GM_SET_COMMAND) != 0 ? body->command : NULL);
 }
 
+uint64_t gm_control_config(struct gm_control *control, uid_t asker,
+                           const struct gm_msg_config *body, struct gm_msg_config_is *answer)
+{
+    *answer = (struct gm_msg_config_is){.is_refused = 1};
+    if (asker != 0 && asker != geteuid())
+        snprintf(answer->text, sizeof answer->text,
+                 "only root and the daemon's own user may have it read its configuration");
+    else if (body->what != GM_CONFIG_CHECK && body->what != GM_CONFIG_RELOAD)
+        snprintf(answer->text, sizeof answer->text, "it is neither to be checked nor reloaded");
+    else {
+        const uint64_t number =
+            control->reload ? gm_reload_ask(control->reload, body->what == GM_CONFIG_CHECK) : 0;
+        if (number == 0)
+            snprintf(answer->text, sizeof answer->text,
+                     "the configuration is being read at this moment: try again");
+        return number;
+    }
+    return 0;
+}
+
 void gm_control_set(struct gm_control *control, uid_t asker, const struct gm_msg_set *body,
                     struct gm_msg_set_is *answer)
 {

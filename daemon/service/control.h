@@ -15,6 +15,8 @@
  * TRIM: give back memory that no program needs: the asker's, root's is all. At worst the next
  * allocation waits until memory is pinned again (220 ms a GiB).
  *
+ * CONFIG: read the options again, or say what that would do, for root and the daemon's own user.
+ *
  * SET: change the settings of programs. The engine decides whether the user may.
  */
 /* clang-format on */
@@ -29,6 +31,7 @@
 #include "daemon/service/options.h"
 #include "daemon/service/past.h"
 #include "daemon/service/places.h"
+#include "daemon/service/reload.h"
 
 #define GM_STATUS_SCHEMA 3
 #define GM_LOG_SCHEMA 2
@@ -50,6 +53,7 @@ struct gm_control {
     uint64_t started; /* gm_now() */
     struct gm_places places;
     struct gm_past *past;      /* main's */
+    struct gm_reload *reload;  /* likewise */
     struct gm_mps *mps;        /* likewise */
     struct gm_waiters waiters; /* session.c's */
 };
@@ -75,6 +79,11 @@ struct gm_msg_trim_is gm_control_trim(struct gm_control *control, uid_t asker);
  * user's those of all. */
 void gm_control_forget(struct gm_control *control, uid_t asker, const struct gm_msg_forget *body,
                        struct gm_msg_forgotten *answer);
+
+/* CONFIG for the user `asker`: the number of the reading (gm_reload_ask); 0: *answer says why not.
+ */
+uint64_t gm_control_config(struct gm_control *control, uid_t asker,
+                           const struct gm_msg_config *body, struct gm_msg_config_is *answer);
 
 /* SET for the user `asker`. */
 void gm_control_set(struct gm_control *control, uid_t asker, const struct gm_msg_set *body,

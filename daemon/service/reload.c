@@ -35,30 +35,42 @@ static const char *place_of(const struct gm_options *options, enum gm_option opt
     return text;
 }
 
-/* Take what may change. Returns the names of that, with commas between them. */
-static char *take(struct gm_options *options, const struct gm_options *fresh, char *names,
-                  size_t size)
+/* The names of options, with commas between them. */
+static void add_name(char names[512], const char *name)
 {
-    char place[PATH_MAX + 32];
-    size_t at = 0;
-    names[0] = '\0';
+    const size_t at = strlen(names);
+    snprintf(names + at, 512 - at, "%s%s", at > 0 ? ", " : "", name);
+}
+
+/* What is different: what may change now, and what needs a restart. */
+static void compare(const struct gm_options *options, const struct gm_options *fresh,
+                    char live[512], char restart[512])
+{
+    live[0] = restart[0] = '\0';
     for (enum gm_option i = 0; i < GM_OPTIONS; i++) {
         const struct gm_option_row *row = &gm_option_rows[i];
-        const bool is_same = gm_option_is_same(row, options, fresh);
+        if (row->place != GM_PLACE_LINE && !gm_option_is_same(row, options, fresh))
+            add_name(row->when == GM_WHEN_LIVE ? live : restart, row->name);
+    }
+}
+
+/* Take what may change, and log what cannot. */
+static void take(struct gm_options *options, const struct gm_options *fresh)
+{
+    char place[PATH_MAX + 32];
+    for (enum gm_option i = 0; i < GM_OPTIONS; i++) {
+        const struct gm_option_row *row = &gm_option_rows[i];
         if (row->place == GM_PLACE_LINE)
             continue;
-        if (row->when == GM_WHEN_START && !is_same)
+        if (row->when == GM_WHEN_LIVE) {
+            memcpy((char *)options + row->offset, (const char *)fresh + row->offset, row->size);
+            options->given[i] = fresh->given[i];
+        } else if (!gm_option_is_same(row, options, fresh)) {
             gm_log(GM_LOG_WARN, "%s%s has changed, which needs a restart",
                    place_of(fresh, i, place), row->name);
-        if (row->when == GM_WHEN_START)
-            continue;
-        memcpy((char *)options + row->offset, (const char *)fresh + row->offset, row->size);
-        options->given[i] = fresh->given[i];
-        if (!is_same && at < size)
-            at += (size_t)snprintf(names + at, size - at, "%s%s", at > 0 ? ", " : "", row->name);
+        }
     }
     memcpy(options->config, fresh->config, sizeof options->config);
-    return names;
 }
 
 static void read_again(uv_work_t *work)
@@ -68,26 +80,49 @@ static void read_again(uv_work_t *work)
                                      sizeof reload->why);
 }
 
+/* "changed: rule, idle; need a restart: slice" */
+static void say_outcome(struct gm_reload *reload)
+{
+    char live[512], restart[512];
+    compare(reload->options, &reload->fresh, live, restart);
+    const bool is_none = !live[0] && !restart[0];
+    const char *verb = reload->is_check ? "would change: " : "changed: ";
+    snprintf(reload->outcome, sizeof reload->outcome, "%s%s%s%s%s",
+             is_none   ? "nothing has changed"
+             : live[0] ? verb
+                       : "",
+             live, live[0] && restart[0] ? "; " : "", restart[0] ? "need a restart: " : "",
+             restart);
+}
+
+/* There is no mistake: what may change does. */
+static void change(struct gm_reload *reload)
+{
+    const struct gm_options *options = reload->options;
+    gm_options_warn(&reload->fresh);
+    take(reload->options, &reload->fresh);
+    gm_log_from(options->log_level);
+    const struct gm_engine_tuning tuning = gm_reload_tuning(options);
+    gm_machine_tune(reload->machine, &tuning);
+    gm_log(GM_LOG_INFO, "reload: read %s again: %s",
+           options->config[0] ? options->config : "the command line", reload->outcome);
+}
+
 static void on_read(uv_work_t *work, int status)
 {
     struct gm_reload *reload = work->data;
-    const struct gm_options *options = reload->options;
-    char names[512];
     reload->is_running = false;
     if (status || !reload->machine || reload->machine->is_stopping)
         return;
-    if (reload->error) {
-        gm_log(GM_LOG_ERROR, "SIGHUP: nothing was changed: %s", reload->why);
-    } else {
-        gm_options_warn(&reload->fresh);
-        take(reload->options, &reload->fresh, names, sizeof names);
-        gm_log_from(options->log_level);
-        const struct gm_engine_tuning tuning = gm_reload_tuning(options);
-        gm_machine_tune(reload->machine, &tuning);
-        gm_log(GM_LOG_INFO, "SIGHUP: read %s again: %s%s",
-               options->config[0] ? options->config : "the command line",
-               names[0] ? "changed: " : "nothing has changed that can change now", names);
-    }
+    reload->read++;
+    if (reload->error)
+        snprintf(reload->outcome, sizeof reload->outcome, "%.1000s", reload->why);
+    else
+        say_outcome(reload);
+    if (!reload->is_check && reload->error)
+        gm_log(GM_LOG_ERROR, "reload: nothing was changed: %s", reload->why);
+    else if (!reload->is_check)
+        change(reload);
     if (reload->is_wanted)
         gm_reload_begin(reload);
 }
@@ -99,12 +134,18 @@ void gm_reload_stop(struct gm_reload *reload)
         uv_cancel((uv_req_t *)&reload->work);
 }
 
+uint64_t gm_reload_ask(struct gm_reload *reload, bool is_check)
+{
+    if (reload->is_running || !reload->machine)
+        return 0;
+    reload->is_check = is_check;
+    reload->is_running = uv_queue_work(reload->loop, &reload->work, read_again, on_read) == 0;
+    return reload->is_running ? reload->read + 1 : 0;
+}
+
 void gm_reload_begin(struct gm_reload *reload)
 {
     reload->is_wanted = reload->is_running;
-    if (reload->is_running)
-        return;
-    reload->is_running = uv_queue_work(reload->loop, &reload->work, read_again, on_read) == 0;
-    if (!reload->is_running)
-        gm_log(GM_LOG_ERROR, "SIGHUP: nothing was changed: out of memory");
+    if (!reload->is_running && gm_reload_ask(reload, false) == 0)
+        gm_log(GM_LOG_ERROR, "reload: nothing was changed: out of memory");
 }

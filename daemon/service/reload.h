@@ -1,7 +1,7 @@
 /*
  * Reads the options again while the daemon runs: the same command line, the configuration file and
- * its rules. A mistake changes nothing. What may change (LIVE in options.def) changes at once; what
- * else is different is named, and needs a restart.
+ * its rules. SIGHUP asks for that, and mux-ctl config. A mistake changes nothing. What may change
+ * (LIVE in options.def) changes at once; what else is different is named, and needs a restart.
  *
  * A worker reads, as the file or the names of users may be on a network; the loop then changes.
  * Owns struct gm_reload. main makes it. Loop thread only.
@@ -24,18 +24,25 @@ struct gm_reload {
     char **argv;
     bool is_running;          /* the worker is at it */
     bool is_wanted;           /* ... and the file may have changed since: read it again then */
+    bool is_check;            /* ... to say what would change; nothing changes */
+    uint64_t read;            /* how often it has been read */
     struct gm_options fresh;  /* the worker's */
     int error;                /* ... what came of it */
     char why[PATH_MAX + 512]; /* ... and the mistake */
+    char outcome[1024];       /* one line: that, or what has changed */
 };
 
 /* `options`, which were parsed from these words, `machine` and the words outlive it. */
 void gm_reload_init(struct gm_reload *reload, uv_loop_t *loop, struct gm_options *options,
                     struct gm_machine *machine, int argc, char **argv);
 
-/* Read them again. What came of it is one line of the log, and one for each option that needs a
- * restart. */
+/* SIGHUP: read them again. What came of it is one line of the log, and one for each option that
+ * needs a restart. */
 void gm_reload_begin(struct gm_reload *reload);
+
+/* Somebody else asks for it, or what it would do. Returns the number of the reading: when
+ * reload->read is that, reload->error and ->outcome are of it. 0: not now. */
+uint64_t gm_reload_ask(struct gm_reload *reload, bool is_check);
 
 /* The machine ends: what the worker still reads changes nothing. Run the loop afterwards. */
 void gm_reload_stop(struct gm_reload *reload);

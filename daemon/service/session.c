@@ -83,7 +83,8 @@ struct gm_session {
     bool is_told;               /* that its answer takes a while */
     struct gm_joining *joining; /* it waits until MPS has started; NULL: it does not */
     bool is_kept;               /* its process has ended, and others have the connection */
-    uint64_t trim_until;        /* answer TRIM by then; 0: TRIM was not asked */
+    uint64_t answer_by;         /* of TRIM or CONFIG; 0: neither was asked */
+    uint64_t reading;           /* CONFIG: its number; 0: it is TRIM */
     struct gm_msg_trim_is trimmed;
 
     struct output *head, **tail;
@@ -475,7 +476,7 @@ static bool is_scarce(int error)
  * has, nothing more is read, so its answers never pile up. A program is always heard. */
 static bool is_heard(const struct gm_session *session)
 {
-    return session->stands == GM_STANDS_NOWHERE && !session->trim_until &&
+    return session->stands == GM_STANDS_NOWHERE && !session->answer_by &&
            !(session->state == GM_SESSION_CONTROL && session->head);
 }
 
@@ -1005,26 +1006,62 @@ static void forget(struct gm_session *session, const struct gm_msg_forget *body)
     gm_session_send(session, GM_MSG_FORGOTTEN, &answer, NULL, 0, NULL, 0);
 }
 
-/* Answer TRIM once the memory has reached the system. The driver or a stopped program may keep some
- * for longer, so the answer has a deadline. */
-static void answer_trim(struct gm_session *session)
+/* CONFIG was read; or that takes too long. */
+static void answer_config(struct gm_session *session)
 {
-    if (gm_machine_is_trimming(session->all->machine) && gm_now() < session->trim_until) {
+    const struct gm_reload *reload = session->all->control->reload;
+    const bool is_read = reload->read >= session->reading;
+    struct gm_msg_config_is answer = {.is_refused = !is_read || reload->error != 0};
+    snprintf(answer.text, sizeof answer.text, "%.247s",
+             is_read ? reload->outcome : "it takes long to read the configuration: see the log");
+    gm_text_clean(answer.text, sizeof answer.text);
+    session->reading = 0;
+    if (gm_session_send(session, GM_MSG_CONFIG_IS, &answer, NULL, 0, NULL, 0) == 0)
+        watch(session);
+}
+
+static bool is_awaited(const struct gm_session *session)
+{
+    return session->reading ? session->all->control->reload->read < session->reading
+                            : gm_machine_is_trimming(session->all->machine);
+}
+
+/* Answer TRIM once the memory has reached the system: the driver or a stopped program may keep some
+ * for longer. Answer CONFIG once the file is read: it may be on a network. So both have a deadline.
+ */
+static void answer_late(struct gm_session *session)
+{
+    if (is_awaited(session) && gm_now() < session->answer_by) {
         uv_timer_start(&session->timer, on_timer, GM_SESSION_RETRY_MS, 0);
         return;
     }
-    session->trim_until = 0;
+    session->answer_by = 0;
     uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
-    if (gm_session_send(session, GM_MSG_TRIM_IS, &session->trimmed, NULL, 0, NULL, 0) == 0)
+    if (session->reading)
+        answer_config(session);
+    else if (gm_session_send(session, GM_MSG_TRIM_IS, &session->trimmed, NULL, 0, NULL, 0) == 0)
         watch(session);
+}
+
+static void config(struct gm_session *session, const struct gm_msg_config *body)
+{
+    struct gm_msg_config_is answer;
+    session->reading = gm_control_config(session->all->control, session->uid, body, &answer);
+    if (session->reading == 0) {
+        gm_session_send(session, GM_MSG_CONFIG_IS, &answer, NULL, 0, NULL, 0);
+        return;
+    }
+    session->answer_by = gm_now() + GM_SESSION_TRIM_MS * GM_MS;
+    watch(session);
+    answer_late(session);
 }
 
 static void trim(struct gm_session *session)
 {
     session->trimmed = gm_control_trim(session->all->control, session->uid);
-    session->trim_until = gm_now() + GM_SESSION_TRIM_MS * GM_MS;
+    session->answer_by = gm_now() + GM_SESSION_TRIM_MS * GM_MS;
     watch(session);
-    answer_trim(session);
+    answer_late(session);
 }
 
 static void dispatch(struct gm_session *session, const struct gm_wire_message *message)
@@ -1033,7 +1070,7 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
         gm_session_end(session, GM_REFUSE_PROTOCOL, "a message while it waits for room");
         return;
     }
-    if (session->state == GM_SESSION_CONTROL && !session->trim_until)
+    if (session->state == GM_SESSION_CONTROL && !session->answer_by)
         uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
     switch (message->type) {
     case GM_MSG_HELLO:
@@ -1059,6 +1096,9 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
         return;
     case GM_MSG_FORGET:
         forget(session, message->body);
+        return;
+    case GM_MSG_CONFIG:
+        config(session, message->body);
         return;
     default:
         /* wire.def allows the other messages in state APP only. */
@@ -1233,7 +1273,7 @@ static void on_timer(uv_timer_t *timer)
             uv_timer_start(timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
         return;
     }
-    if (session->state != GM_SESSION_APP && !session->trim_until && !session->head &&
+    if (session->state != GM_SESSION_APP && !session->answer_by && !session->head &&
         has_unread(session)) {
         uv_timer_start(timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
         return;
@@ -1243,8 +1283,8 @@ static void on_timer(uv_timer_t *timer)
         gm_session_end(session, GM_REFUSE_PROTOCOL, "no HELLO within 5 s");
         return;
     case GM_SESSION_CONTROL:
-        if (session->trim_until)
-            answer_trim(session);
+        if (session->answer_by)
+            answer_late(session);
         else if (session->head)
             cut(session, GM_BOUND_OUTPUT, "does not read its answers");
         else if (session->stands == GM_STANDS_NOWHERE)

@@ -38,7 +38,7 @@
 #define GM_SESSION_QUEUE_MESSAGES 16384u
 #define GM_SESSION_BEAT_MS 1000u /* apps hear that the daemon is there (gm_machine_beat) */
 #define GM_SESSION_RETRY_MS 10u  /* the kernel lacks room for messages or fds; TRIM is under way */
-#define GM_SESSION_TRIM_MS 4000u /* TRIM is answered by then: mux-ctl waits for 5 s */
+#define GM_SESSION_TRIM_MS 4000u /* TRIM and CONFIG are answered by then: mux-ctl waits for 5 s */
 #define GM_SESSION_ANSWERS 4096  /* bytes that the kernel keeps of them for mux-ctl: a few */
 #define GM_SESSION_DOCUMENTS                                                                       \
     10u /* a status of 256 apps takes 5 to 10 ms: others get one in 0.1 s */

@@ -106,6 +106,12 @@ static union body body_of(enum gm_msg_type type)
     case GM_MSG_FORGOTTEN:
         body.forgotten = (struct gm_msg_forgotten){.count = 3};
         break;
+    case GM_MSG_CONFIG:
+        body.config = (struct gm_msg_config){.what = GM_CONFIG_RELOAD};
+        break;
+    case GM_MSG_CONFIG_IS:
+        body.config_is = (struct gm_msg_config_is){.text = "changed: rule"};
+        break;
     case GM_MSG_ENTER:
         body.enter = (struct gm_msg_enter){.cookie = 9, .gpu = 1};
         break;
@@ -338,7 +344,7 @@ static void emit_faults(void)
     make(GM_MSG_WANT, 0);
     put16(type_at, 15);
     emit_broken(GM_WIRE_BAD_TYPE, "gap");
-    put16(type_at, 47);
+    put16(type_at, 49);
     emit_broken(GM_WIRE_BAD_TYPE, "beyond");
 
     make(GM_MSG_CLOSE, 0);

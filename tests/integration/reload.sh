@@ -43,10 +43,30 @@ has() {
 has one '"class":"batch","weight":0.5'
 has two '"class":"auto","weight":2'
 
+# mux-ctl says what holds, what a reload would change, and has it changed.
+"$ctl" config show > "$dir/said" || fail "config show"
+for line in 'drain-deadline = 3s' 'slice = 0.1s' 'rule = command=gm_worker_proc\* class=batch weight=0.5' 'pinned = 512 MiB'; do
+    grep -qx -- "$line" "$dir/said" || fail "config show lacks \"$line\": $(cat "$dir/said")"
+done
+printf '%s\n' 'slice = 300ms' 'drain-deadline = 6s' "rule = command=gm_worker_proc* class=batch weight=0.5" > "$conf"
+"$ctl" config check > "$dir/said" || fail "config check"
+[ "$(cat "$dir/said")" = "would change: drain-deadline; need a restart: slice" ] || fail "config check says $(cat "$dir/said")"
+"$ctl" config show | grep -qx 'drain-deadline = 3s' || fail "a check has changed something"
+"$ctl" config reload > "$dir/said" || fail "config reload"
+[ "$(cat "$dir/said")" = "changed: drain-deadline; need a restart: slice" ] || fail "config reload says $(cat "$dir/said")"
+"$ctl" config show | grep -qx 'drain-deadline = 6s' || fail "config reload changed nothing"
+echo 'idel = 3s' > "$conf"
+for word in check reload; do
+    ! "$ctl" config "$word" > "$dir/said" 2>&1 || fail "config $word takes a mistake"
+    grep -qF "config: $conf:1: no option has the name" "$dir/said" || fail "config $word says $(cat "$dir/said")"
+done
+"$ctl" config show | grep -qx 'drain-deadline = 6s' || fail "a mistake has changed something"
+! "$ctl" config sing > "$dir/said" 2>&1 && grep -q "say show, check or reload" "$dir/said" || fail "$(cat "$dir/said")"
+
 # New values hold; a setting of mux-ctl is stronger; what cannot change is named, with its place.
 printf '%s\n' '# mine' 'slice = 200ms' 'drain-deadline = 4s' 'best-class = auto' "rule = command=* class=interactive weight=0.25" > "$conf"
 check 0 ''
-reload "SIGHUP: read $conf again: changed: best-class, rule, drain-deadline"
+reload "reload: read $conf again: changed: best-class, rule, drain-deadline"
 has_lines 1 "$conf:2: slice has changed, which needs a restart" || fail "slice is not named"
 has one '"class":"interactive","weight":0.25'
 has two '"class":"interactive","weight":2'
@@ -57,7 +77,7 @@ grep -q '"rules":\["command=\* class=interactive weight=0.25"\]' "$dir/status.js
 # A mistake changes nothing, and its place is said. The daemon reads on.
 mistake() {
     check 1 "$1"
-    reload "SIGHUP: nothing was changed: $1"
+    reload "reload: nothing was changed: $1"
     has one '"class":"interactive","weight":0.25'
 }
 printf '%s\n' 'drain-deadline = 5s' 'rule = command=* paused' 'idel = 3s' > "$conf"
@@ -91,8 +111,8 @@ fi
 # Rules end, too; and what holds is what was read last, however often one asks.
 printf 'drain-deadline = 5s\n' > "$conf"
 for _ in 1 2 3 4 5 6 7 8 9 10; do kill -HUP "$(pid_of daemon)"; done
-reload "SIGHUP: read $conf again: changed: best-class, rule, drain-deadline"
-within 20 has_lines 1 "again: nothing has changed that can change now" || fail "it was read once"
+reload "reload: read $conf again: changed: best-class, rule, drain-deadline"
+within 20 has_lines 1 "again: need a restart: slice" || fail "it was read once"
 has one '"class":"auto","weight":1'
 has two '"class":"auto","weight":2'
 : > "$dir/go"

@@ -245,6 +245,11 @@ cJSON *gm_view_log(const struct gm_journal *journal, uint64_t since)
         "{\"newest\":9,\"kept\":256,\"entries\":[{\"seq\":9,\"by_uid\":4294967290}]}");
 }
 
+void gm_machine_tune(struct gm_machine *m, const struct gm_engine_tuning *tuning)
+{
+    (void)m, (void)tuning;
+}
+
 void gm_machine_trim(struct gm_machine *m, uid_t uid, struct gm_trimmed *trimmed)
 {
     (void)m;

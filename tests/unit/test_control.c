@@ -225,11 +225,42 @@ static void test_set(void **state)
     expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (SET)");
 }
 
+/* Only root and the daemon's own user: what is read may not be theirs to see. Programs cannot ask.
+ */
+static void test_config(void **state)
+{
+    (void)state;
+    struct gm_msg_config ask = {.what = GM_CONFIG_RELOAD};
+    int peer = connect_peer();
+    say_hello(peer, GM_ROLE_CONTROL);
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_CONFIG, &ask, NULL, 0, NULL, 0), 0);
+    turn(1);
+    const struct gm_msg_config_is *answer = expect(peer, GM_SESSION_CONTROL, GM_MSG_CONFIG_IS);
+    assert_int_equal(answer->is_refused, 1); /* here is nothing to be read */
+    assert_string_equal(answer->text, "the configuration is being read at this moment: try again");
+    ask.what = 3;
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_CONFIG, &ask, NULL, 0, NULL, 0), 0);
+    turn(1);
+    answer = expect(peer, GM_SESSION_CONTROL, GM_MSG_CONFIG_IS);
+    assert_string_equal(answer->text, "it is neither to be checked nor reloaded");
+    close(peer);
+
+    struct gm_msg_config_is refused;
+    ask.what = GM_CONFIG_CHECK;
+    assert_int_equal(gm_control_config(&control, 4000001, &ask, &refused), 0);
+    assert_string_equal(refused.text, "only root and the daemon's own user may have it read its "
+                                      "configuration");
+    peer = join(NULL);
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_CONFIG, &ask, NULL, 0, NULL, 0), 0);
+    turn(2);
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (CONFIG)");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         SESSION(test_status), SESSION(test_log), SESSION(test_one_document),
-        SESSION(test_trim),   SESSION(test_set),
+        SESSION(test_trim),   SESSION(test_set), SESSION(test_config),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -477,7 +477,7 @@ static void test_fields(void **state)
     fields++;
 #include "common/wire.def"
 #undef GM_MSG_TEXT
-    assert_int_equal(fields, 13);
+    assert_int_equal(fields, 14);
 }
 
 static void test_encode_refuses(void **state)
@@ -508,7 +508,7 @@ static void test_encode_refuses(void **state)
         assert_int_equal(gm_wire_encode(exact, length, row->type, body, entries, count), length);
         free(exact);
     }
-    static const unsigned unknown[] = {0, 15, 47, 65535, UINT32_MAX};
+    static const unsigned unknown[] = {0, 15, 49, 65535, UINT32_MAX};
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)
         assert_int_equal(
             gm_wire_encode(buffer, sizeof(buffer), (enum gm_msg_type)unknown[i], body, NULL, 0), 0);
