@@ -47,14 +47,16 @@ struct server {
     enum gm_mps_state state;
     uid_t uid;
     gid_t gid;
-    bool is_wanted;    /* ENDING: to start again after it */
-    bool is_started;   /* a server was asked for */
-    uint32_t looks;    /* READY: how often the server is to be asked how it is */
-    bool is_left;      /* the daemon ends, and programs share */
-    pid_t listed;      /* the server that the tool listed; as the user says. 0: none */
-    pid_t group;       /* of the last control daemon */
-    uint64_t until;    /* STARTING, OLD, ENDING, and the end of UNUSABLE */
-    uint64_t answered; /* STARTING: when the control daemon answered first. 0: it did not */
+    bool is_wanted;       /* ENDING: to start again after it */
+    bool is_started;      /* a server was asked for */
+    bool is_initializing; /* it has a server, which takes no clients yet */
+    bool is_slow;         /* that takes longer than programs wait */
+    uint32_t looks;       /* READY: how often the server is to be asked how it is */
+    bool is_left;         /* the daemon ends, and programs share */
+    pid_t listed;         /* the server that the tool listed; as the user says. 0: none */
+    pid_t group;          /* of the last control daemon */
+    uint64_t until;       /* STARTING, OLD, ENDING, and the end of UNUSABLE */
+    uint64_t answered;    /* STARTING: when the control daemon answered first. 0: it did not */
     uint64_t retry_ns;
     char pipe[GM_PIPE_MAX], log[GM_PIPE_MAX];
     char why[256];
@@ -257,6 +259,12 @@ static pid_t first_number(const char *text)
     return 0;
 }
 
+/* How long it waits for a next program. */
+static uint64_t linger(const struct server *server)
+{
+    return server->is_slow ? GM_MPS_SLOW_NS : GM_MPS_LINGER_NS;
+}
+
 /* What somebody else runs for the machine is not joined: a server of one user is none of another's.
  */
 static void name_others(struct server *server)
@@ -277,19 +285,26 @@ static void become_ready(struct server *server)
     say(server, GM_LOG_INFO, "ready in %s: " COST, server->pipe);
     name_others(server);
     settle(server);
-    look_in(server, GM_MPS_LINGER_NS);
+    look_in(server, linger(server));
 }
 
-/* While it starts: whether it answers, and has a server. */
+/* While it starts: whether it answers, has a server, and whether that takes clients: until then the
+ * driver refuses them (CUDA_ERROR_MPS_SERVER_NOT_READY). */
 static void started(struct server *server, bool is_ok, const char *text)
 {
-    if (!is_ok || strstr(text, "annot"))
+    const bool is_status = server->errand == ERRAND_STATUS;
+    if (!is_status && (!is_ok || strstr(text, "annot"))) /* "Cannot find MPS control daemon" */
         return;
     if (server->answered == 0)
         server->answered = gm_now();
-    server->listed = first_number(text);
-    /* A driver that does not start one on request starts it for the first client. */
-    if (server->listed != 0 || gm_now() - server->answered > GM_MPS_SERVER_NS)
+    if (server->errand == ERRAND_LIST)
+        server->listed = first_number(text);
+    server->is_initializing = is_status && strstr(text, "INITIALIZING");
+    const bool is_active = is_status && is_ok && strstr(text, "ACTIVE");
+    /* A driver that does not start one on request starts it for the first client, and older tools
+     * know no status. */
+    const bool is_late = gm_now() - server->answered > GM_MPS_SERVER_NS;
+    if (is_active || (is_late && !server->is_initializing))
         become_ready(server);
 }
 
@@ -444,7 +459,7 @@ static void spawn_control(struct server *server)
     server->state = GM_MPS_STARTING;
     server->until = gm_now() + GM_MPS_START_NS;
     server->answered = 0;
-    server->is_started = false;
+    server->is_started = server->is_initializing = server->is_slow = false;
     server->listed = 0;
     server->control.data = server;
     server->has_control = true;
@@ -513,17 +528,25 @@ static void end(struct server *server)
 static void tick_starting(struct server *server)
 {
     char why[sizeof server->why];
-    if (gm_now() >= server->until) {
+    if (gm_now() >= server->until && server->is_initializing && !server->is_slow) {
+        server->is_slow = true;
+        server->until = gm_now() + GM_MPS_SLOW_NS;
+        say(server, GM_LOG_WARN,
+            "its server takes long to start: programs run without it until then "
+            "(nvidia-persistenced makes that faster)");
+        settle(server);
+    } else if (gm_now() >= server->until) {
         snprintf(why, sizeof why, "%s within %llu s. See %s",
-                 server->answered ? "it starts no server" : GM_MPS_TOOL " does not answer",
-                 (unsigned long long)(GM_MPS_START_NS / GM_S), server->log);
+                 server->answered ? "its server does not start" : GM_MPS_TOOL " does not answer",
+                 (unsigned long long)((server->is_slow ? GM_MPS_SLOW_NS : GM_MPS_START_NS) / GM_S),
+                 server->log);
         give_up(server, why);
         return;
     }
     if (!server->has_tool) {
         const bool is_due = server->answered != 0 && !server->is_started;
         server->is_started = server->is_started || is_due;
-        run_tool(server, is_due ? ERRAND_START : ERRAND_LIST);
+        run_tool(server, is_due ? ERRAND_START : server->listed != 0 ? ERRAND_STATUS : ERRAND_LIST);
     }
     look_in(server, GM_MPS_LOOK_NS);
 }
@@ -645,7 +668,7 @@ static void on_member_ends(uv_poll_t *poll, int status, int events)
     if (server->state != GM_MPS_READY && server->state != GM_MPS_FAULT)
         return;
     server->looks = GM_MPS_LOOKS;
-    look_in(server, server->n > 0 ? GM_MPS_LOOK_NS : GM_MPS_LINGER_NS);
+    look_in(server, server->n > 0 ? GM_MPS_LOOK_NS : linger(server));
 }
 
 static bool add_member(struct server *server, pid_t pid)
@@ -734,8 +757,12 @@ enum gm_mps_answer gm_mps_join(struct gm_mps *mps, pid_t pid, uid_t uid, gid_t g
         server->is_wanted = true;
         return GM_MPS_SOON;
     case GM_MPS_OLD:
-    case GM_MPS_STARTING:
         return GM_MPS_SOON;
+    case GM_MPS_STARTING:
+        if (!server->is_slow)
+            return GM_MPS_SOON;
+        snprintf(text, size, "without MPS: its server is still starting");
+        return GM_MPS_ALONE;
     default:
         snprintf(text, size, "without MPS: %.*s", size > 13 ? (int)size - 13 : 0, server->why);
         return GM_MPS_ALONE;

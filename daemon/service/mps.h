@@ -13,7 +13,9 @@
  *   OFF -> [OLD ->] STARTING -> READY <-> FAULT -> ENDING -> OFF;  from each: UNUSABLE
  *
  * OLD: an earlier daemon, which was killed, left a control daemon there. It is told to end first.
- * Where MPS cannot be used, programs run without it. It is tried again after a time that doubles.
+ * A server that takes long to start (several GPUs, no nvidia-persistenced) is waited for, but not
+ * by programs. Where MPS cannot be used, programs run without it. It is tried again after a time
+ * that doubles.
  *
  * Nothing that the control daemon or its tool does is waited for without a limit, and what it
  * writes is read to GM_MPS_OUTPUT bytes. The user owns the two folders, and nothing above them.
@@ -41,9 +43,10 @@
 #ifndef GM_MPS_LINGER_NS                     /* tests have shorter ones */
 #define GM_MPS_LINGER_NS (5 * GM_S)          /* programs that follow each other keep it */
 #define GM_MPS_START_NS (GM_SLOW * 6 * GM_S) /* from the question to READY */
-#define GM_MPS_SERVER_NS (3 * GM_S)         /* until it lists a server; then clients may start it */
-#define GM_MPS_TOOL_NS (GM_SLOW * 2 * GM_S) /* the tool answers */
-#define GM_MPS_END_NS (GM_SLOW * 4 * GM_S)  /* it ends by itself */
+#define GM_MPS_SERVER_NS (3 * GM_S) /* until it lists a server; then clients may start it */
+#define GM_MPS_SLOW_NS (60 * GM_S)  /* a server that is initializing; no program waits so long */
+#define GM_MPS_TOOL_NS (GM_SLOW * 2 * GM_S)  /* the tool answers */
+#define GM_MPS_END_NS (GM_SLOW * 4 * GM_S)   /* it ends by itself */
 #define GM_MPS_LEAVE_NS (GM_SLOW * 1 * GM_S) /* to tell one that stays with its programs to end */
 #define GM_MPS_LOOK_NS (100 * GM_MS)         /* while it starts or ends */
 #define GM_MPS_FAULT_NS (1 * GM_S)           /* looks whether the server has recovered */

@@ -295,15 +295,25 @@ class Test:
         self.row("driver", "get_server_list at first", ask("get_server_list"))
         self.row("driver", "start_server", ask(f"start_server -uid {os.getuid()}"))
         begun = time.monotonic()
+        early = self.start("early", "--look", "0.01", more=names)
         while time.monotonic() - begun < 5:
             listed = ask("get_server_list")
             if listed.get("out", "").strip():
                 break
-            time.sleep(0.1)
+            time.sleep(0.05)
         server = listed.get("out", "").split()
-        self.row("driver", f"a server after {time.monotonic() - begun:.2f} s", listed, bool(server))
+        self.row("driver", f"a server is listed after {time.monotonic() - begun:.2f} s", listed, bool(server))
         if server:
-            self.row("driver", "get_server_status", ask(f"get_server_status {server[-1]}"))
+            seen = []
+            while time.monotonic() - begun < 10:
+                told = ask(f"get_server_status {server[-1]}")
+                seen += [told] if not seen or told.get("out") != seen[-1].get("out") else []
+                if "ACTIVE" in told.get("out", "") or told.get("rc") != 0:
+                    break
+                time.sleep(0.05)
+            self.row("driver", f"its status, until {time.monotonic() - begun:.2f} s", seen, "ACTIVE" in seen[-1].get("out", ""))
+        self.row("driver", "a program that came before that; then cuInit again without it", self.result(early, 30))
+        if server:
             self.row("driver", "session of the server is the control daemon's",
                      os.getsid(int(server[-1])) == control.pid if os.path.exists(f"/proc/{server[-1]}") else "no such process")
         kept = self.result(self.start("kept", "--look", "0.01", more=names))

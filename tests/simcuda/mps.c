@@ -1,8 +1,8 @@
 /*
  * MPS: cuInit joins the control daemon that listens in CUDA_MPS_PIPE_DIRECTORY (mps_control.c).
  * Where none was ever started the program runs as usual, as NVIDIA's manual says; where one has
- * died, or refuses it, it does not start. A client has no channels of its own. (What lies in
- * /tmp/nvidia-mps is not looked at: it may be a real one.)
+ * died, refuses it, or whose server is not ready, it does not start. A client has no channels of
+ * its own. (What lies in /tmp/nvidia-mps is not looked at: it may be a real one.)
  */
 #include "tests/simcuda/sim.h"
 
@@ -33,7 +33,8 @@ CUresult sim_mps_join(void)
     if (!is_there || write(fd, "client\n", 7) != 7 || read(fd, answer, sizeof answer - 1) <= 0 ||
         strcmp(answer, "ok\n") != 0) {
         close(fd);
-        return CUDA_ERROR_MPS_CONNECTION_FAILED;
+        return strcmp(answer, "not\n") == 0 ? CUDA_ERROR_MPS_SERVER_NOT_READY
+                                            : CUDA_ERROR_MPS_CONNECTION_FAILED;
     }
     sim_options.has_mps = true; /* the connection stays until the process ends */
     sim_options.has_no_channels = true;

@@ -4,9 +4,9 @@
  *
  *   start_server -uid N      start a server: a process that sleeps
  *   get_server_list          its pid, if there is one
- *   get_server_status PID    ACTIVE; FAULT while there is a file `fault` in the folder
- *   get_client_list PID      the pids of its clients
- *   quit [-t SECONDS]        end, when the clients have ended; or at once
+ *   get_server_status PID    ACTIVE; FAULT or INITIALIZING while there is a file `fault` or `slow`
+ * in the folder: then it takes no clients get_client_list PID      the pids of its clients quit [-t
+ * SECONDS]        end, when the clients have ended; or at once
  *
  * It serves its own user, and ends with code 3 if its environment has what it must not have.
  */
@@ -106,27 +106,35 @@ static void forget(nfds_t i)
         finish();
 }
 
-static void answer(nfds_t i, char *line)
+static bool has_file(const char *name)
 {
     char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+static void answer(nfds_t i, char *line)
+{
     const int fd = watched[i].fd;
     struct ucred peer = {.pid = 0};
     socklen_t size = sizeof peer;
     getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
     if (strcmp(line, "client") == 0) {
-        const bool is_taken = peer.uid == geteuid() && quitting < 0;
+        const bool is_ready = server == 0 || (!has_file("slow") && !has_file("fault"));
+        const bool is_taken = peer.uid == geteuid() && quitting < 0 && is_ready;
         if (is_taken) {
             start_server();
             pid_of[i] = peer.pid;
         }
-        dprintf(fd, is_taken ? "ok\n" : "no\n");
+        dprintf(fd, is_taken ? "ok\n" : is_ready ? "no\n" : "not\n");
     } else if (strncmp(line, "start_server", 12) == 0) {
         start_server();
     } else if (strcmp(line, "get_server_list") == 0 && server > 0) {
         dprintf(fd, "%d\n", (int)server);
     } else if (strncmp(line, "get_server_status", 17) == 0) {
-        snprintf(path, sizeof path, "%s/fault", folder);
-        dprintf(fd, access(path, F_OK) == 0 ? "FAULT\n" : "ACTIVE\n");
+        dprintf(fd, has_file("fault")  ? "FAULT\n"
+                    : has_file("slow") ? "INITIALIZING\n"
+                                       : "ACTIVE\n");
     } else if (strncmp(line, "get_client_list", 15) == 0) {
         for (nfds_t k = 1; k < n_watched; k++)
             if (pid_of[k] != 0)

@@ -18,6 +18,7 @@
 #define GM_MPS_LINGER_NS (200 * GM_MS)
 #define GM_MPS_START_NS (GM_SLOW * 2500 * GM_MS) /* a busy machine gets there, too */
 #define GM_MPS_SERVER_NS (300 * GM_MS)
+#define GM_MPS_SLOW_NS (GM_SLOW * 10 * GM_S)
 #define GM_MPS_TOOL_NS (GM_SLOW * 1000 * GM_MS)
 #define GM_MPS_END_NS (GM_SLOW * 300 * GM_MS)
 #define GM_MPS_LEAVE_NS (GM_SLOW * 100 * GM_MS)
@@ -279,6 +280,24 @@ static void has_no_server(void **state)
     assert_int_equal(join(getpid()), GM_MPS_JOINED);
 }
 
+/* A server that takes long to start: programs do not wait for it, and later ones have it. */
+static void is_slow(void **state)
+{
+    char file[128];
+    (void)state;
+    put_tool("[ \"$1\" = -f ] && touch $CUDA_MPS_PIPE_DIRECTORY/slow\nexec " GM_FAKE_MPS " \"$@\"");
+    assert_int_equal(join(getpid()), GM_MPS_SOON);
+    RUN_UNTIL(n_settled == 1);
+    assert_int_equal(seen().state, GM_MPS_STARTING);
+    assert_int_equal(join(getpid()), GM_MPS_ALONE);
+    assert_non_null(strstr(answer_text, "still starting"));
+    snprintf(file, sizeof file, "%s/slow", seen().pipe);
+    unlink(file);
+    RUN_UNTIL(n_settled == 2);
+    assert_int_equal(join(getpid()), GM_MPS_JOINED);
+    assert_int_equal(starts("-f"), 1);
+}
+
 static void ends_while_shared(void **state)
 {
     (void)state;
@@ -407,6 +426,7 @@ int main(void)
         TEST(shares_and_ends), TEST(comes_as_it_ends), TEST(is_missing),        TEST(ends_at_once),
         TEST(hangs),           TEST(floods),           TEST(has_no_server),     TEST(a_fault),
         TEST(folders),         TEST(bounds),           TEST(ends_while_shared), TEST(closes),
+        TEST(is_slow),
     };
     signal(SIGPIPE, SIG_IGN);
     gm_log_open(STDERR_FILENO, GM_LOG_ERROR, "test_mps");
