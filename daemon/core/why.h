@@ -21,6 +21,9 @@ struct gm_reason {
     enum gm_why of; /* the reason behind it */
     bool has_app;   /* it waits for `app` */
     uint32_t app;
+    bool has_gpu;     /* it waits for `gpu`, by its CUDA number, */
+    bool is_of_group; /* ... on which others of its group are to run at the same time */
+    int32_t gpu;
     int32_t pid;           /* who stands still */
     uint32_t others;       /* ... and so many more do */
     uint64_t bytes, held;  /* what is asked for, and what the program has */

@@ -18,6 +18,7 @@
 #include "daemon/engine/act/meter.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/inlet.h"
+#include "daemon/engine/step/grants.h"
 #include "daemon/engine/step/layout.h"
 #include "daemon/engine/machine.h"
 #include "daemon/engine/step/policy.h"
@@ -102,6 +103,17 @@ static enum gm_why why_busy(uint32_t reason)
     }
 }
 
+/* It waits for those of its group, or for its other GPUs. */
+static struct gm_reason why_group(const struct gm_engine *engine, uint32_t id, enum gm_why why)
+{
+    const struct gm_engine *at = gm_group_awaits(engine, id);
+    const struct gm_client *first = gm_group_clients(engine->apps[id].client->group);
+    return (struct gm_reason){.why = why,
+                              .has_gpu = at != NULL,
+                              .gpu = at ? at->config.gpu : 0,
+                              .is_of_group = first->next != NULL};
+}
+
 static struct gm_reason why_of(const struct gm_engine *engine, uint32_t id,
                                const struct gm_sched_account *account)
 {
@@ -134,7 +146,7 @@ static struct gm_reason why_of(const struct gm_engine *engine, uint32_t id,
         return (struct gm_reason){.why = app->moves.raise_error ? GM_WHY_TIER_FAILS
                                                                 : GM_WHY_MAP_FAILS};
     if (is_loading && entry->missing == 0 && gm_group_is_several(engine, id))
-        return (struct gm_reason){.why = GM_WHY_GROUP_LOADS};
+        return why_group(engine, id, GM_WHY_GROUP_LOADS);
     const struct gm_reason capped = gm_engine_why_capped(engine, id);
     if (is_loading)
         return capped.why != GM_WHY_NONE ? capped : why_loading(engine, id);
@@ -142,10 +154,12 @@ static struct gm_reason why_of(const struct gm_engine *engine, uint32_t id,
         engine->create_error != CUDA_SUCCESS)
         return why_loading(engine, id);
     if (account->reason == GM_WHY_IDLE && waits_for_group(engine, id))
-        return (struct gm_reason){.why = GM_WHY_GROUP_FIRST};
+        return why_group(engine, id, GM_WHY_GROUP_FIRST);
     if (is_paused && account->reason == GM_WHY_ROOM &&
         gm_room_promised(engine->table, id) > engine->room)
         return why_no_room(engine, id);
+    if (is_paused && account->reason == GM_WHY_TIED)
+        return why_group(engine, id, GM_WHY_TIED);
     if (is_paused && account->reason != GM_WHY_IDLE)
         return why_waiting(engine, account);
     return capped;

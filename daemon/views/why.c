@@ -195,6 +195,16 @@ char *gm_view_reason(const struct gm_reason *why, const char *by, const char *ap
     case GM_WHY_BEYOND:
         say_capped(why, by, text, size);
         break;
+    case GM_WHY_TIED:
+    case GM_WHY_GROUP_FIRST:
+    case GM_WHY_GROUP_LOADS:
+        if (why->has_gpu)
+            snprintf(text, size, "waits for GPU %d: %s", (int)why->gpu,
+                     why->is_of_group ? "its group runs together"
+                                      : "it runs on all its GPUs at once");
+        else
+            snprintf(text, size, "%s", gm_why_text(why->why));
+        break;
     default:
         if (by[0])
             snprintf(text, size, "%s, by %s", gm_why_text(why->why), by);

@@ -4,7 +4,7 @@ mutants.py check                       every fault's text is found exactly once 
 mutants.py run [BUILD-DIR] [NAME...]   plants all of them, or those, one after the other
 
 The trees that are built lie in BUILD-DIR/mutants (BUILD-DIR is build/ if none is given; it must be configured). The
-simulator of the engine runs first, over its rare seeds and SEEDS more (environment; 400), for faults of the daemon. Then come the unit tests of the
+simulator of the engine runs first, over its rare seeds, some of jobs and SEEDS more (environment; 400), for faults of the daemon. Then come the unit tests of the
 file: those that link it or include its header. list.txt says how a fault is written.
 """
 import fcntl
@@ -19,6 +19,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIST = os.path.join(ROOT, "tests", "mutants", "list.txt")
 SEEDS = int(os.environ.get("SEEDS", "400"))
+JOBS = 6
 CACHED = ("CMAKE_C_COMPILER_LAUNCHER", "CMAKE_MAKE_PROGRAM", "GM_CUDA_INCLUDE")
 SAID_MOST = 110
 SIM_MOST_S, UNIT_MOST_S = 600, 120
@@ -183,6 +184,9 @@ def run_sim(sim):
     """A seed that fails without the fault, too, says nothing: the next ones are run."""
     done = call(sim, "--rare", timeout=SIM_MOST_S)
     if done.returncode != 0 and call(sim + ".whole", "--rare").returncode == 0:
+        return done
+    done = call(sim, "--jobs", str(JOBS), timeout=SIM_MOST_S)
+    if done.returncode != 0 and call(sim + ".whole", "--jobs", str(JOBS)).returncode == 0:
         return done
     seed = 1
     while seed <= SEEDS:

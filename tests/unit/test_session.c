@@ -3,6 +3,7 @@
  * what reaches the engine, what reaches the peer, and that an app leaves exactly once, from the
  * loop.
  */
+#include "common/marks.h"
 #include "tests/unit/session_world.h"
 
 #include "daemon/memory/files.h"
@@ -90,6 +91,44 @@ static void test_bad_messages(void **state)
     turn(1);
     assert_int_equal(engine.last[0], 5);
     close(other);
+}
+
+/* IMPORTED carries one descriptor, which says whose memory it is, and is closed. */
+static void test_imported(void **state)
+{
+    (void)state;
+    const struct gm_msg_imported imported = {0};
+    int peer = join(NULL), ends[2], two[2];
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    const int before = dup(0);
+    close(before);
+    n_imported = 0;
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_IMPORTED, &imported, NULL, 0, &ends[0], 1),
+                     0);
+    turn(1);
+    assert_int_equal(n_imported, 1);
+    assert_int_equal(last_exporter, 0); /* nobody marked it */
+    gm_mark_export(ends[0]);
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_IMPORTED, &imported, NULL, 0, &ends[0], 1),
+                     0);
+    turn(1);
+    assert_int_equal(n_imported, 2);
+    assert_int_equal(last_exporter, getpid());
+    const int after = dup(0);
+    close(after);
+    assert_true(after <= before);
+
+    two[0] = two[1] = ends[0];
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_IMPORTED, &imported, NULL, 0, two, 2), 0);
+    turn(2);
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (IMPORTED)");
+    peer = join(NULL);
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_IMPORTED, &imported, NULL, 0, NULL, 0), 0);
+    turn(2);
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (IMPORTED)");
+    assert_int_equal(n_imported, 2);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 /* What follows a bad message must not hide the reason from the peer. */
@@ -492,6 +531,7 @@ int main(void)
         SESSION(test_join_and_leave),
         SESSION(test_peer_dies_with_unread_messages),
         SESSION(test_bad_messages),
+        SESSION(test_imported),
         SESSION(test_refused_over_unread),
         SESSION(test_engine_ends_session),
         SESSION(test_leave_ends_others),

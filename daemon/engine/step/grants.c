@@ -85,6 +85,20 @@ bool gm_group_may_open(const struct gm_engine *engine, uint32_t id)
     return true;
 }
 
+const struct gm_engine *gm_group_awaits(const struct gm_engine *engine, uint32_t id)
+{
+    struct gm_walk walk = gm_group_walk(engine->apps[id].client->group);
+    struct gm_engine *at;
+    const struct gm_app *app;
+    while ((app = gm_group_step(&walk, &at)) != NULL) {
+        const uint32_t other = app->client->id;
+        const bool is_here = at->table->apps[other].missing == 0 && has_turn(app);
+        if (at != engine && !is_here && (has_turn(app) || !gm_engine_is_ready(at, other)))
+            return at;
+    }
+    return NULL;
+}
+
 /* How long they may stand still with their turns, until all of them run. */
 static uint64_t stall_ns(const struct gm_engine *engine, const struct gm_group *group)
 {

@@ -786,7 +786,7 @@ static void check_together(uint32_t team)
     bool has_open = false, has_closed = false;
     for (uint32_t i = 1; i <= machine.n_programs; i++) {
         const struct program *p = &machine.programs[i];
-        if (!is_member(p, team) || p->turns == 0)
+        if (!is_member(p, team) || p->turns == p->turns_alone)
             continue;
         const bool is_open = atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
         has_open = has_open || is_open;

@@ -73,8 +73,9 @@ bool machine_step(uint64_t until)
     machine.clock_reads = 0;
     cuda_leave();
     event.fn(event.arg, event.a, event.b);
-    /* A GPU tells a client what it has, or hears its message, and takes it. */
-    require(machine.clock_reads <= 2 * machine.n_gpus,
+    /* A GPU tells a client what it has, or hears its message, and takes it. Of a group each GPU may
+     * go round for what each other one did. */
+    require(machine.clock_reads <= machine.n_gpus * (machine.n_gpus > 2 ? machine.n_gpus : 2),
             "the engines read the clock %u times in one step: time is a value, read once an event",
             machine.clock_reads);
     programs_look();

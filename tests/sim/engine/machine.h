@@ -1,6 +1,6 @@
 /* clang-format off */
 /*
- * The real engine in a simulated machine, of one GPU or two. daemon/engine and daemon/core are
+ * The real engine in a simulated machine, of one GPU or two; of up to four for jobs. daemon/engine and daemon/core are
  * linked as they are, and so are the pinned tier, the frames and the pages of daemon/memory. What
  * acts is fake:
  *
@@ -14,6 +14,7 @@
  *   program.c    programs with their shims: they answer, work, allocate, share, stop and die; on
  *                one GPU or both, by themselves or in a group whose members wait for one another
  *   scenario.c   one seed: the machine's size, who comes and goes, settings, the end
+ *   jobs.c       beside the seeds: jobs of several programs on several GPUs
  *   turns.c      beside the seeds: how much of the GPU's time is used in turns
  *   events.c     what the engines tell: every change of a state has a row; wrong events are planted
  *   checks.c     what must hold after every step
@@ -136,8 +137,15 @@ uint32_t stored_pages(const struct gm_stores *stores, enum gm_tier tier, uint32_
 
 /* ---- programs ---- */
 
-enum { PROGRAMS = 12, PROGRAM_PAGES = 512, REGIONS = 24, IMPORTS = 512, NO_REGION = 255 };
-enum { GPUS = 2, GROUPS = 2, TEAMS = GROUPS + 1 + PROGRAMS + 1 };
+enum {
+    PROGRAMS = 12,
+    PROGRAM_PAGES = 512,
+    REGIONS = 24,
+    IMPORTS = 512,
+    NO_REGION = 255,
+    SHARED_PAGES = 2
+};
+enum { GPUS = 4, GROUPS = 2, TEAMS = GROUPS + 1 + PROGRAMS + 1 };
 
 /* What a program wrote: the tags of an allocation, which programs that share it have together; and
  * behind them those before the last write. */
@@ -232,6 +240,7 @@ struct program {
     bool is_steady;   /* turns.c: it has all its memory from the start, and never rests */
     bool is_asleep;   /* since the end began: it never has work again, and keeps its memory */
     uint64_t touches, turns; /* since the end began */
+    uint64_t turns_alone;    /* of these, before it ran with those of its team */
     uint64_t touched_at;     /* when it last used its memory */
     bool is_quiet;           /* it said so, and did nothing since */
     uint64_t works_at[GPUS]; /* when it last worked or could not, or was known to be idle */
@@ -317,6 +326,7 @@ struct machine {
         uint64_t split_at; /* since when a part of it runs without the rest; 0: none does */
     } groups[TEAMS];       /* by team: first those with names, then one for each program */
     bool has_sharing, has_groups;
+    bool has_jobs;        /* jobs.c: programs begin with a piece that they may share */
     bool has_sizes;       /* rules and programs say who may be larger than the GPU */
     struct chance sizes;  /* ... of its own, so that other machines stay as they are */
     bool has_hogs;        /* some latency-critical programs on the second GPU work all the time */
@@ -448,6 +458,18 @@ extern const struct gm_engine_outlet scenario_outlet;
 
 /* sleepers.c: programs that sleep keep nobody from working. */
 void sleepers_run(void);
+
+/* program.c, for jobs.c: it has all the memory that it is to have. */
+bool program_has_all(const struct program *p);
+/* One opens a small piece of the other: a step of that. True: it has. */
+bool program_meet(struct program *owner, struct program *opener);
+
+/* ... of several GPUs, where programs may be of jobs. */
+void scenario_begin_jobs(const struct gm_engine_config *config, uint64_t seed, uint32_t gpus,
+                         uint32_t programs);
+
+/* jobs.c: so many seeds. */
+void jobs_run(uint64_t n, uint64_t from);
 
 /* turns.c: how much of the GPU's time is used when programs that never rest take turns. */
 void turns_run(void);

@@ -6,6 +6,7 @@
  * sim_engine --count N [FROM]   ... and go on after a failure; says which fail, and why
  * sim_engine SEED               one, with a line for everything that happens
  * sim_engine --sleepers         beside programs that sleep others work (sleepers.c)
+ * sim_engine --jobs N [FROM]    N seeds of jobs on several GPUs (jobs.c)
  * sim_engine --turns            how much of the GPU's time is used in turns (turns.c)
  *
  * machine.h says what is simulated, checks.c what must hold. A failure prints its seed.
@@ -127,10 +128,15 @@ int main(int argc, char **argv)
             run_seeds(n, seed, 0);
             return 0;
         }
+        if (strcmp(argv[1], "--jobs") == 0) {
+            jobs_run(n, seed);
+            return 0;
+        }
         if (strcmp(argv[1], "--count") == 0)
             return count_failures(n, seed);
     }
-    fprintf(stderr, "usage: sim_engine [SEED | --rare | --sleepers | --turns | --seeds N [FROM] | "
+    fprintf(stderr, "usage: sim_engine [SEED | --rare | --sleepers | --turns | --jobs N [FROM] | "
+                    "--seeds N [FROM] | "
                     "--count N [FROM]]\n");
     return 1;
 }

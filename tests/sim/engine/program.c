@@ -736,9 +736,8 @@ static void take_spare(struct program *p)
         region->state = REGION_HELD;
 }
 
-static void share_memory(struct program *p)
+static void share_region(struct program *p, struct region *region)
 {
-    struct region *region = any_region(p, REGION_HELD);
     const bool is_in_place = p->is_active || is_odd(10); /* else it is refused */
     if (!region || region->is_asked_to_share || region->share || !is_in_place || region->pages > 16)
         return;
@@ -749,12 +748,14 @@ static void share_memory(struct program *p)
     say(p, GM_MSG_SHARE, &ask);
 }
 
-static void open_shared(struct program *p)
+static void share_memory(struct program *p)
 {
-    struct program *owner = &machine.programs[1 + chance_below(machine.n_programs)];
-    struct region *theirs = any_region(owner, REGION_HELD), *region;
-    if (!theirs || theirs->share == 0)
-        return;
+    share_region(p, any_region(p, REGION_HELD));
+}
+
+static void open_region(struct program *p, const struct region *theirs)
+{
+    struct region *region;
     region = new_region(p, theirs->gpu, theirs->pages, REGION_OPENING);
     if (!region)
         return;
@@ -770,6 +771,14 @@ static void open_shared(struct program *p)
     region->content->refs++;
     p->unanswered++;
     say(p, GM_MSG_OPEN, &ask);
+}
+
+static void open_shared(struct program *p)
+{
+    struct program *owner = &machine.programs[1 + chance_below(machine.n_programs)];
+    const struct region *theirs = any_region(owner, REGION_HELD);
+    if (theirs && theirs->share != 0)
+        open_region(p, theirs);
 }
 
 static void shut_shared(struct program *p)
@@ -943,13 +952,40 @@ static void tell_pieces(struct program *p)
     atomic_store(kinds[draw(&machine.caps, 4)], draw_percent(&machine.caps, 30) ? 0 : bytes);
 }
 
+bool program_has_all(const struct program *p)
+{
+    for (uint32_t gpu = 0; gpu < machine.n_gpus; gpu++)
+        if (p->gpus >> gpu & 1 && pages_of(p, gpu) < p->most_pages[gpu])
+            return false;
+    return p->is_joined && p->unanswered == 0;
+}
+
+bool program_meet(struct program *owner, struct program *opener)
+{
+    struct region *theirs = NULL;
+    for (unsigned i = 0; i < REGIONS && !theirs; i++)
+        if (owner->regions[i].state == REGION_HELD && owner->regions[i].pages == SHARED_PAGES)
+            theirs = &owner->regions[i];
+    for (unsigned i = 0; i < REGIONS && theirs; i++)
+        if (opener->regions[i].state == REGION_OPEN &&
+            opener->regions[i].content == theirs->content)
+            return true;
+    if (theirs && theirs->share == 0 && owner->unanswered == 0)
+        share_region(owner, theirs);
+    else if (theirs && theirs->share != 0 && opener->unanswered == 0)
+        open_region(opener, theirs);
+    return false;
+}
+
 /* It has all its memory from the start, and works without a pause (turns.c). */
 static void live_steadily(struct program *p)
 {
-    const uint32_t has = pages_of(p, 0);
-    if (p->unanswered == 0 && has < p->most_pages[0])
-        ask_for(p, 0,
-                p->most_pages[0] - has < machine.unit ? p->most_pages[0] - has : machine.unit);
+    for (uint32_t gpu = 0; gpu < machine.n_gpus; gpu++) {
+        const uint32_t has = pages_of(p, gpu), most = p->most_pages[gpu];
+        const uint32_t unit = machine.has_jobs && has == 0 ? SHARED_PAGES : machine.unit;
+        if (p->unanswered == 0 && p->gpus >> gpu & 1 && has < most)
+            ask_for(p, gpu, most - has < unit ? most - has : unit);
+    }
     if (atomic_load(&p->ctl->gate) != GM_GATE_OPEN || p->is_parked) {
         want(p);
         return;
@@ -1041,7 +1077,7 @@ static void on_live(void *arg, uint64_t life, uint64_t unused)
     /* What was submitted goes on for as long as it takes. */
     else if (p->is_active && p->stat)
         touch(p);
-    wake_me(p, p->is_steady ? 200 * GM_US : 3 * GM_MS);
+    wake_me(p, !p->is_steady ? 3 * GM_MS : machine.has_jobs ? 2 * GM_MS : 200 * GM_US);
 }
 
 static void wake_me(struct program *p, uint64_t usual)
@@ -1115,8 +1151,10 @@ void program_unite(const struct program *p, const struct program *owner)
                                    draw_percent(&machine.odd, 60);
     machine.groups[team].split_at = 0;
     for (uint32_t i = 1; i <= machine.n_programs; i++)
-        if (machine.programs[i].team == other)
+        if (machine.programs[i].team == team || machine.programs[i].team == other) {
             machine.programs[i].team = team;
+            machine.programs[i].turns_alone = machine.programs[i].turns;
+        }
     machine.sums.unions++;
 }
 

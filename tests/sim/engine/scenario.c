@@ -278,7 +278,7 @@ static void begin_watch(uint32_t index)
  * the daemon tries again. */
 void scenario_open(void)
 {
-    const uint32_t numbers[GPUS] = {0, 1};
+    const uint32_t numbers[GPUS] = {0, 1, 2, 3};
     const bool is_faulty = machine.is_faulty;
     char why[256] = "";
     for (int tries = 0;; tries++) {
@@ -633,29 +633,38 @@ void scenario_begin(uint64_t seed, bool is_verbose)
     uv_fake_begin();
 }
 
-void scenario_begin_calm(const struct gm_engine_config *config, uint32_t programs)
+void scenario_begin_jobs(const struct gm_engine_config *config, uint64_t seed, uint32_t gpus,
+                         uint32_t programs)
 {
-    scenario_begin(1, false);
+    scenario_begin(seed, false);
     machine.has_quiet_link = true;
     machine.config = *config;
     machine.config.outlet = scenario_outlet;
     machine.config.rules = (const struct gm_rules *)&machine;
     machine.config.levels = 1;
     machine.config.allotment_ns = GM_S;
-    machine.config.patience_ns = 20 * GM_S;
     machine.config.best_class = GM_CLASS_LATENCY;
     machine.config.idle_ns = 20 * GM_MS;
     machine.config.grace_ns = UINT64_MAX;
     machine.config.drain_deadline_ns = GM_S;
     machine.config.max_apps = PROGRAMS;
-    machine.n_gpus = 1;
-    machine.gpus[0].bytes = config->budget + GM_GIB;
+    machine.n_gpus = gpus;
+    machine.has_jobs = gpus > 1;
+    for (uint32_t i = 0; i < gpus; i++)
+        machine.gpus[i].bytes = config->budget + GM_GIB;
     machine.has_host_handles = true;
     machine.mover_room = GM_WAY_DEPTH;
     machine.users = 1;
     machine.n_programs = programs;
     machine.is_calm = true;
     scenario_open();
+}
+
+void scenario_begin_calm(const struct gm_engine_config *config, uint32_t programs)
+{
+    struct gm_engine_config with = *config;
+    with.patience_ns = 20 * GM_S;
+    scenario_begin_jobs(&with, 1, 1, programs);
 }
 
 void scenario_run(uint64_t seed, bool is_verbose)

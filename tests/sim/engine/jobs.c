@@ -1,0 +1,232 @@
+/*
+ * Jobs on two to four GPUs: `sim_engine --jobs N [FROM]`. A job is one program on one GPU or
+ * several, or several programs with a GPU each, which share memory and then wait for each other on
+ * the GPU, as the ranks of NCCL do. Nobody says who belongs together. On most GPUs no two jobs fit.
+ * They arrive, are killed and are paused at random, and each works without a rest.
+ *
+ * What must hold beside checks.c: a job that has all its memory, and that nobody has paused, gets a
+ * turn of all its programs at once within STARVED_MOST, whoever else is there. So no two of them
+ * wait for each other in a circle, and none starves. The machine is calm: nothing fails.
+ */
+#include "tests/sim/engine/machine.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "daemon/engine/state/groups.h"
+
+enum { JOBS = 5, USER = 1000 };
+
+#define BUDGET (128 * GM_MIB)
+#define PATIENCE (60 * GM_S)
+#define RUN_FOR (20 * GM_S)
+/* Less than --patience, so that no wait ends only as somebody waited for too long. */
+#define STARVED_MOST (8 * GM_S)
+
+static struct job {
+    uint32_t first, n;     /* its programs; 0: it is not there */
+    bool has_met;          /* they share memory */
+    uint64_t paused_until; /* by its user; 0: it is not */
+    uint64_t since;        /* since when it could run, and did not */
+} jobs[JOBS];
+
+static struct {
+    uint64_t started, killed, pauses, turns, longest;
+} sums;
+
+static struct program *program_of(const struct job *job, uint32_t i)
+{
+    return &machine.programs[job->first + i];
+}
+
+/* Between turns a job has none of its programs at work, or all of them. */
+static bool runs(const struct job *job)
+{
+    for (uint32_t i = 0; i < job->n; i++)
+        if (!program_of(job, i)->is_joined ||
+            atomic_load(&program_of(job, i)->ctl->gate) != GM_GATE_OPEN)
+            return false;
+    return true;
+}
+
+/* Nothing but its turn is lacking. */
+static bool is_ready(const struct job *job)
+{
+    if (!job->has_met || job->paused_until > 0)
+        return false;
+    for (uint32_t i = 0; i < job->n; i++)
+        if (!program_has_all(program_of(job, i)))
+            return false;
+    return true;
+}
+
+static void start(struct job *job)
+{
+    const uint32_t at = (uint32_t)(job - jobs);
+    const bool is_one = chance_percent(40);
+    const uint32_t gpus = 1 + (uint32_t)chance_below(machine.n_gpus);
+    /* Its number of programs is bounded by their places: two of each job. */
+    *job = (struct job){.first = 1 + 2 * at, .n = is_one || gpus == 1 ? 1 : 2};
+    uint32_t left = (1u << machine.n_gpus) - 1;
+    for (uint32_t i = 0; i < job->n; i++) {
+        struct program *p = program_of(job, i);
+        program_start(p, false);
+        p->is_steady = true;
+        p->work = UINT64_MAX;
+        p->uid = USER;
+        p->group = 0;
+        p->may_share = p->may_spare = false;
+        p->wishes = (struct gm_wishes){.class = 0};
+        p->gpus = 0;
+        for (uint32_t k = 0; k < (job->n == 1 ? gpus : gpus / 2); k++) {
+            uint32_t gpu = (uint32_t)chance_below(machine.n_gpus);
+            while (!(left >> gpu & 1))
+                gpu = (gpu + 1) % machine.n_gpus;
+            left &= ~(1u << gpu);
+            p->gpus |= 1u << gpu;
+            /* Most of a GPU, now and then a small part. */
+            const uint32_t budget = BUDGET >> GM_CHUNK_SHIFT;
+            p->most_pages[gpu] = chance_percent(80)
+                                     ? budget / 2 + 2 + (uint32_t)chance_below(budget / 4)
+                                     : 2 + (uint32_t)chance_below(budget / 4);
+        }
+    }
+    sums.started++;
+}
+
+static void kill_job(struct job *job)
+{
+    for (uint32_t i = 0; i < job->n; i++)
+        if (program_of(job, i)->is_there)
+            program_die(program_of(job, i));
+    sums.killed++;
+    job->n = 0;
+}
+
+static bool is_gone(const struct job *job)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct program *p = &machine.programs[1 + 2 * (job - jobs) + i];
+        if (p->is_there || p->session)
+            return false;
+    }
+    return true;
+}
+
+/* As mux-ctl pause and resume of one of its programs. */
+static void set_paused(struct job *job, bool is_paused)
+{
+    const struct gm_set_request request = {
+        .selects = GM_SET_PID,
+        .pid = program_of(job, 0)->pid,
+        .settings = {.has = GM_SET_PAUSED, .is_paused = is_paused},
+        .asker = 0};
+    struct gm_set_done done;
+    char why[256] = "";
+    require(gm_machine_set(&machine.daemon, &request, &done, why, sizeof why) == 0,
+            "a job cannot be %s: %s", is_paused ? "paused" : "resumed", why);
+}
+
+/* Its programs have their memory: each opens some of the other. */
+static void meet(struct job *job)
+{
+    if (job->has_met || job->paused_until > 0)
+        return;
+    for (uint32_t i = 0; i < job->n; i++)
+        if (!program_has_all(program_of(job, i)))
+            return;
+    job->has_met = job->n < 2 || program_meet(program_of(job, 0), program_of(job, 1));
+}
+
+static void on_happening(void *arg, uint64_t a, uint64_t b)
+{
+    struct job *job = &jobs[chance_below(JOBS)];
+    (void)arg;
+    (void)a;
+    (void)b;
+    if (machine.is_ending)
+        return;
+    if (job->n == 0 && is_gone(job))
+        start(job);
+    else if (job->n > 0 && job->paused_until == 0 && chance_percent(3))
+        kill_job(job);
+    else if (job->n > 0 && job->paused_until == 0 && job->has_met && chance_percent(10)) {
+        set_paused(job, true);
+        job->paused_until = machine.now + chance_below(3 * GM_S);
+        sums.pauses++;
+    }
+    for (uint32_t i = 0; i < JOBS; i++) {
+        if (jobs[i].n > 0 && jobs[i].paused_until > 0 && machine.now >= jobs[i].paused_until) {
+            set_paused(&jobs[i], false);
+            jobs[i].paused_until = 0;
+        }
+        if (jobs[i].n > 0)
+            meet(&jobs[i]);
+    }
+    machine_at(machine.now + chance_time(60 * GM_MS), on_happening, NULL, 0, 0);
+}
+
+/* Programs of a job that has met run together, as far as they use several GPUs. */
+static void check_job(struct job *job)
+{
+    const bool has_turn = job->n > 0 && runs(job);
+    const uint64_t since = job->since;
+    if (job->n == 0 || has_turn || !is_ready(job))
+        job->since = 0;
+    else if (job->since == 0)
+        job->since = machine.now;
+    if (has_turn && since > 0) {
+        const uint64_t waited = machine.now - since;
+        sums.turns++;
+        sums.longest = waited > sums.longest ? waited : sums.longest;
+    }
+    require(job->since == 0 || machine.now - job->since <= STARVED_MOST,
+            "job %u (programs %u to %u) waits for its turn for %lu ms", (uint32_t)(job - jobs),
+            job->first, job->first + job->n - 1, (uint64_t)((machine.now - job->since) / GM_MS));
+    if (job->n < 2 || !job->has_met)
+        return;
+    const struct gm_client *one = machine.daemon.clients[program_of(job, 0)->app];
+    const struct gm_client *other = machine.daemon.clients[program_of(job, 1)->app];
+    require(!one || !other || !program_of(job, 0)->session || !program_of(job, 1)->session ||
+                one->group == other->group,
+            "programs %u and %u share memory, and are of two groups", job->first, job->first + 1);
+}
+
+static void run_seed(uint64_t seed)
+{
+    const struct gm_engine_config config = {.budget = BUDGET,
+                                            .pinned = GM_GIB,
+                                            .has_shadows = true,
+                                            .is_prefetching = seed % 2 == 0,
+                                            .slice_ns = 100 * GM_MS,
+                                            .patience_ns = PATIENCE};
+    for (uint32_t i = 0; i < JOBS; i++)
+        jobs[i] = (struct job){.n = 0};
+    scenario_begin_jobs(&config, seed, 2 + (uint32_t)(seed % (GPUS - 1)), 2 * JOBS);
+    machine.unit = 16;
+    machine.has_sharing = true;
+    machine_at(machine.now, on_happening, NULL, 0, 0);
+    while (machine_step(RUN_FOR))
+        for (uint32_t i = 0; i < JOBS; i++)
+            check_job(&jobs[i]);
+    machine.is_ending = true;
+    for (uint32_t i = 1; i <= machine.n_programs; i++)
+        if (machine.programs[i].is_there)
+            program_die(&machine.programs[i]);
+    while (machine_step(machine.now + 10 * GM_S))
+        continue;
+    checks_nothing_left();
+    scenario_close();
+}
+
+void jobs_run(uint64_t n, uint64_t from)
+{
+    for (uint64_t seed = from; seed - from < n; seed++)
+        run_seed(seed);
+    printf("%" PRIu64 " seeds of jobs: %" PRIu64 " started, %" PRIu64 " killed, %" PRIu64
+           " pauses, %" PRIu64 " groups found, %" PRIu64 " turns; the longest wait was %" PRIu64
+           " ms\n",
+           n, sums.started, sums.killed, sums.pauses, machine.sums.unions, sums.turns,
+           (uint64_t)(sums.longest / GM_MS));
+    require(machine.sums.unions > n, "hardly anybody shares memory");
+}
