@@ -246,21 +246,21 @@ class Busy(threading.Thread):
     class Rates(ctypes.Structure):
         _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
 
-    def __init__(self, numbers):
+    def __init__(self, numbers, has_nvml):
         super().__init__(daemon=True)
         self.is_over = threading.Event()
         self.samples = {number: [] for number in numbers}
-        self.nvml, self.devices = None, {}
+        self.devices = {}
         try:
-            self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
-            self.find()
-        except (OSError, AttributeError):
-            self.devices = {}
+            if has_nvml:
+                self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
+                self.find()
+        except OSError:
+            pass # no NVML
 
     def find(self):
         """The devices by the beginning of their UUIDs."""
         count = ctypes.c_uint()
-        getattr(self.nvml, "nvmlDeviceGetUtilizationRates") # simcuda's has none
         if self.nvml.nvmlInit_v2() != 0 or self.nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
             return
         for i in range(count.value):
@@ -384,7 +384,7 @@ def run_cell(rig, cell, card):
         row = {"cell": cell, "mix": mix, "side": side}
         time.sleep(.3) # all wait for the word
         before = daemon.status() if daemon else None
-        busy = Busy([gpu["gpu"] for gpu in rig.gpus])
+        busy = Busy([gpu["gpu"] for gpu in rig.gpus], not rig.args.simcuda) # simcuda's NVML does not tell
         busy.start()
         arrived = time.monotonic()
         for program in programs:
