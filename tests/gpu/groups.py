@@ -189,9 +189,9 @@ def main():
     parser.add_argument("--gib", type=float, default=8, help="of a job on each GPU")
     parser.add_argument("--budget", default="12G")
     parser.add_argument("--pinned", default="20G")
-    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--quantum", default="1s")
-    parser.add_argument("--place", default="off", help="off: each rank's GPU is the one that it chose")
+    parser.add_argument("--place", default="order")
     args = parser.parse_args()
     end = time.monotonic() + args.limit
     for name in NAMES:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Two jobs of two programs on two GPUs, whose rounds wait on the GPU for each other's, in memory that each has of the
 # other: one job by cuIpc*, the other by exported handles. Both jobs do not fit together. Nobody says who belongs together: the daemon sees it. Each job runs as one, and
-# both end, in turns.
+# both end, in turns. So do two programs that use both GPUs.
 export SIMCUDA_DEVICES=2
 . "$(dirname "$0")/lib.sh"
 start_mlfq --policy round-robin --quantum 300ms --gpu 0,1 --place off
@@ -63,5 +63,14 @@ say "looked $looks times, $waits times somebody waited for a GPU"
 expect_pass a b c d
 take_status
 [ "$(gpu switches)" -ge 2 ] || fail "nobody took turns"
+expect_empty
+
+# the same of two programs that use both GPUs
+before=$(gpu switches)
+app e linked --mode devices --bytes 96M --allocs 3 --iterations 3 --seed 5
+app f proc --mode devices --bytes 96M --allocs 3 --iterations 3 --seed 6
+expect_pass e f
+take_status
+[ "$(gpu switches)" -ge $((before + 2)) ] || fail "nobody took turns on both GPUs"
 expect_empty
 stop_daemon
