@@ -198,11 +198,10 @@ static uint32_t gm_place_ask(int fd, const struct gm_tokens *tokens,
             gm_log(GM_LOG_INFO, "%.*s", (int)sizeof(placed->text), placed->text);
         if (placed->sharing[0] != '\0')
             gm_log(GM_LOG_INFO, "%.*s", (int)sizeof(placed->sharing), placed->sharing);
-        if (placed->wait_ns == 0) {
-            if (placed->pipe[0] == '/')
-                memcpy(pipe, placed->pipe, GM_PIPE_MAX);
+        if (placed->pipe[0] == '/')
+            memcpy(pipe, placed->pipe, GM_PIPE_MAX);
+        if (placed->wait_ns == 0)
             break;
-        }
         if (wait_ns != 0 || placed->wait_ns > GM_PLACE_LONGEST)
             return 0;
         wait_ns = placed->wait_ns;
