@@ -182,12 +182,10 @@ def said(output):
 
 def run_sim(sim):
     """A seed that fails without the fault, too, says nothing: the next ones are run."""
-    done = call(sim, "--rare", timeout=SIM_MOST_S)
-    if done.returncode != 0 and call(sim + ".whole", "--rare").returncode == 0:
-        return done
-    done = call(sim, "--jobs", str(JOBS), timeout=SIM_MOST_S)
-    if done.returncode != 0 and call(sim + ".whole", "--jobs", str(JOBS)).returncode == 0:
-        return done
+    for arguments in (["--sleepers"], ["--rare"], ["--jobs", str(JOBS)]):
+        done = call(sim, *arguments, timeout=SIM_MOST_S)
+        if done.returncode != 0 and call(sim + ".whole", *arguments).returncode == 0:
+            return done
     seed = 1
     while seed <= SEEDS:
         done = call(sim, "--seeds", str(SEEDS + 1 - seed), str(seed), timeout=SIM_MOST_S)
