@@ -250,33 +250,35 @@ client_is() {
 me=$(printf '%0120d' 0 | sed 's/^0000/6d65/') # "me", 60 bytes of the 64
 if command -v perl > /dev/null; then
     none=$(printf "%0160d" 0) # no group, and nothing said of its size
+    wire=$("$ctl" version | sed 's/.*(protocol \([0-9]*\))$/\1/')
+    of=$(printf '%02x00' "$wire") # what a message's header says of that
     body="0100000000000000$me"00000000$none
     what="a client of another protocol version"
-    client_is "the client speaks protocol version 99, this gpumuxd 12" "a800000063000100""0000000000000000$body"
+    client_is "the client speaks protocol version 99, this gpumuxd $wire" "a800000063000100""0000000000000000$body"
     what="an unknown message"
-    client_is "unknown message type" "100000000c006300""0000000000000000"
+    client_is "unknown message type" "10000000${of}6300""0000000000000000"
     what="half a header"
     client_is "bad message" "1000"
     what="a message of the daemon's own"
-    client_is "bad message (CLOSE)" "280000000c001400""0000000000000000""000000000000000000000000000000000000000000000000"
+    client_is "bad message (CLOSE)" "28000000${of}1400""0000000000000000""000000000000000000000000000000000000000000000000"
     what="an app's message before HELLO"
-    client_is "bad message (WANT)" "180000000c000400""0000000000000000""0000000000000000"
+    client_is "bad message (WANT)" "18000000${of}0400""0000000000000000""0000000000000000"
     what="HELLO twice"
-    client_is "bad message (HELLO)" "a80000000c000100""0000000000000000$body" "a80000000c000100""0000000000000000$body"
+    client_is "bad message (HELLO)" "a8000000${of}0100""0000000000000000$body" "a8000000${of}0100""0000000000000000$body"
     what="a role that is none"
-    client_is "unknown role 7" "a80000000c000100""0000000000000000""07000000""00000000$me"00000000$none
-    hello="a80000000c000100""0000000000000000$body"
+    client_is "unknown role 7" "a8000000${of}0100""0000000000000000""07000000""00000000$me"00000000$none
+    hello="a8000000${of}0100""0000000000000000$body"
     what="an allocation with a flag that is none"
     client_is "an allocation that cannot be" "$hello" \
-        "300000000c000200""0000000000000000""0100000000000000""0000000001000000""0000200000000000""00000000""02000000"
+        "30000000${of}0200""0000000000000000""0100000000000000""0000000001000000""0000200000000000""00000000""02000000"
     what="opening what cannot be, at an odd address"
     client_is "an opening that cannot be" "$hello" \
-        "400000000c000a00""0000000000000000""0100000000000000""0100000000000000$(printf '%064d' 0)"
+        "40000000${of}0a00""0000000000000000""0100000000000000""0100000000000000$(printf '%064d' 0)"
     what="a context on a GPU that is not there"
     client_is "a GPU that is not there" "$hello" \
-        "200000000c000d00""0000000000000000""0100000000000000""0700000000000000"
+        "20000000${of}0d00""0000000000000000""0100000000000000""0700000000000000"
     what="sharing with a message too short"
-    client_is "bad message (SHARE)" "$hello" "180000000c000900""0000000000000000""0100000000000000"
+    client_is "bad message (SHARE)" "$hello" "18000000${of}0900""0000000000000000""0100000000000000"
     what="a client that says nothing"
     client_is "no HELLO within 5 s"
 else
