@@ -73,11 +73,15 @@ uint32_t gm_devices_read(const struct gm_devices *devices, const struct gm_token
 {
     uint64_t named = 0;
     uint32_t count = 0;
+    bool has_uuids = false;
     for (; count < n && count < GM_DEVICES_VISIBLE; count++) {
         const char *text = tokens[count].text;
         const size_t length = strnlen(text, GM_TOKEN_SIZE);
         const bool is_uuid = length > 4 && memcmp(text, "GPU-", 4) == 0;
         uint32_t device = UINT32_MAX;
+        has_uuids = count == 0 ? is_uuid : has_uuids;
+        if (is_uuid != has_uuids)
+            break;
         if (is_uuid)
             device = find_uuid(devices, text, length);
         else if (has_numbers)

@@ -1,8 +1,9 @@
 /*
  * The list of devices that CUDA_VISIBLE_DEVICES holds: cut into its tokens, read as CUDA reads it,
  * and put into another order. A token is a device's number, or the begin of its UUID ("GPU-8a1c").
- * The list ends before the first token that names no device. One that names a device twice makes
- * all of them invisible.
+ * The list ends before the first token that names no device, or that is of another kind than the
+ * first: the driver does not mix numbers and UUIDs (580, tests/gpu/placement.py). A list that names
+ * a device twice makes all of them invisible.
  *
  * The shim cuts and writes, the daemon reads: it knows the machine's devices before the program's
  * driver is started. Pure; calls nothing.

@@ -76,6 +76,16 @@ static void uuids_are_read(void **state)
     assert_string_equal(read_list("0,MIG-01,1", true), "0");
 }
 
+/* The list ends with its first kind. */
+static void kinds_are_not_mixed(void **state)
+{
+    (void)state;
+    assert_string_equal(read_list("0,GPU-01", true), "0");
+    assert_string_equal(read_list("0,1,GPU-02,3", true), "0 1");
+    assert_string_equal(read_list("GPU-01,0", true), "1");
+    assert_string_equal(read_list("GPU-01,GPU-00,0", true), "1 0");
+}
+
 /* The token that a client sent has no end. */
 static void tokens_without_end(void **state)
 {
@@ -163,10 +173,10 @@ static void uuid_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_are_read),     cmocka_unit_test(uuids_are_read),
-        cmocka_unit_test(tokens_without_end), cmocka_unit_test(lists_are_written),
-        cmocka_unit_test(long_lists),         cmocka_unit_test(room_for_lists),
-        cmocka_unit_test(uuid_texts),
+        cmocka_unit_test(lists_are_read),      cmocka_unit_test(uuids_are_read),
+        cmocka_unit_test(kinds_are_not_mixed), cmocka_unit_test(tokens_without_end),
+        cmocka_unit_test(lists_are_written),   cmocka_unit_test(long_lists),
+        cmocka_unit_test(room_for_lists),      cmocka_unit_test(uuid_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
