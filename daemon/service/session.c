@@ -48,10 +48,11 @@ struct output {
 
 TAILQ_HEAD(gm_session_list, gm_session);
 
-/* A program that is to be placed when MPS has started. */
+/* A program that was placed, and is told when MPS has started. */
 struct gm_joining {
-    struct gm_place_request request;
-    char name[64];
+    struct gm_msg_placed answer;
+    struct gm_place_entry entries[GM_DEVICES_VISIBLE];
+    uint32_t n;
 };
 
 /* Why a session's socket is not read. */
@@ -120,10 +121,6 @@ static void stop_waiting(struct gm_sessions *all, uint32_t which);
 static uint32_t find_waiter(const struct gm_sessions *all, const struct gm_session *session);
 static void on_timer(uv_timer_t *timer);
 static void on_settled(void *arg, uid_t uid);
-static bool joins_later(struct gm_session *session, const char *name,
-                        const struct gm_place_request *request);
-static void place(struct gm_session *session, const char *name,
-                  const struct gm_place_request *request);
 
 /* ---- who it is ----------------------------------------------------------------------------- */
 
@@ -725,19 +722,34 @@ static bool ask_to_wait(struct gm_session *session, uint64_t ns, const char *why
 }
 
 /* MPS is starting for it. Meanwhile it stays a visitor. False: it cannot wait. */
-static bool joins_later(struct gm_session *session, const char *name,
-                        const struct gm_place_request *request)
+static bool joins_later(struct gm_session *session, const struct gm_joining *placed)
 {
-    struct gm_joining *joining = session->joining ? session->joining : calloc(1, sizeof *joining);
-    if (!joining)
+    if (!session->joining)
+        session->joining = malloc(sizeof *session->joining);
+    if (!session->joining)
         return false;
-    joining->request = *request;
-    memcpy(joining->name, name, sizeof joining->name);
-    session->joining = joining;
+    *session->joining = *placed;
     uv_timer_stop(&session->timer); /* mps.h has limits of its own */
     if (!session->is_told)
         ask_to_wait(session, GM_MPS_WAIT_NS, "it waits until MPS has started");
     return true;
+}
+
+/* With the answer the session ends, or many that start at the same time would crowd each other
+ * out. */
+static void answer_placed(struct gm_session *session, struct gm_joining *placed)
+{
+    struct gm_msg_placed *answer = &placed->answer;
+    if (session->is_sharing &&
+        gm_mps_join(session->all->control->mps, session->pid, session->uid, session->gid,
+                    answer->pipe, answer->sharing, sizeof answer->sharing) == GM_MPS_SOON &&
+        joins_later(session, placed))
+        return;
+    if (session->has_own_mps)
+        snprintf(answer->sharing, sizeof answer->sharing, "its user's own MPS is used");
+    if (gm_session_send(session, GM_MSG_PLACED, answer, placed->entries, placed->n, NULL, 0) == 0 &&
+        !session->head)
+        lose(session, GM_LOG_DEBUG, "placed");
 }
 
 /* MPS of this user has started, or cannot. */
@@ -749,38 +761,25 @@ static void on_settled(void *arg, uid_t uid)
         next = TAILQ_NEXT(session, each);
         if (!session->joining || session->uid != uid)
             continue;
-        const struct gm_joining joining = *session->joining;
+        struct gm_joining placed = *session->joining;
         free(session->joining);
         session->joining = NULL;
         uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
-        place(session, joining.name, &joining.request);
+        answer_placed(session, &placed);
     }
 }
 
 /*
- * PLACE. Its program connects anew for all else: with the answer the session ends, or many that
- * start at the same time would crowd each other out. One that waits until a GPU has room is no
- * visitor meanwhile, and has no time limit but --patience.
+ * PLACE. Its program connects anew for all else. One that waits until a GPU has room is no visitor
+ * meanwhile, and has no time limit but --patience. It has its GPU from now on, also while MPS
+ * starts: who comes next finds that much less.
  */
 static void place(struct gm_session *session, const char *name,
                   const struct gm_place_request *request)
 {
-    struct gm_msg_placed answer;
-    struct gm_place_entry entries[GM_DEVICES_VISIBLE];
-    char pipe[GM_PIPE_MAX] = "", sharing[sizeof answer.sharing] = "";
-    if (session->is_sharing &&
-        gm_mps_join(session->all->control->mps, session->pid, session->uid, session->gid, pipe,
-                    sharing, sizeof sharing) == GM_MPS_SOON &&
-        joins_later(session, name, request))
-        return;
-    if (session->has_own_mps)
-        snprintf(sharing, sizeof sharing, "its user's own MPS is used");
-    const uint32_t n = gm_placing(session->all->control, name, request, &answer, entries);
-    memcpy(answer.pipe, pipe, sizeof answer.pipe);
-    memcpy(answer.sharing, sharing, sizeof answer.sharing);
-    if (gm_session_send(session, GM_MSG_PLACED, &answer, entries, n, NULL, 0) == 0 &&
-        !session->head)
-        lose(session, GM_LOG_DEBUG, "placed");
+    struct gm_joining placed = {.n = 0};
+    placed.n = gm_placing(session->all->control, name, request, &placed.answer, placed.entries);
+    answer_placed(session, &placed);
 }
 
 /* It waits no more. */

@@ -76,3 +76,14 @@ touch "$dir/again"
 expect_pass left right
 stop_daemon
 
+# Programs that also wait until MPS has started take the room that they were given: the third waits.
+PATH=$BUILD/tests/simcuda:$PATH
+export PATH
+start_daemon --gpu all --admit fit --space-sharing mps
+for one in one two three; do start "$one" 100M --until "$dir/$one"; done
+within "$patience" sh -c "[ \"\$(ls $dir/one.ready $dir/two.ready $dir/three.ready 2> /dev/null | wc -l)\" = 2 ]" ||
+    fail "not two of three have begun"
+is_up
+[ "$(starting | wc -w)" = 1 ] || fail "not one waits: $(starting)"
+for one in one two three; do touch "$dir/$one"; done
+expect_pass one two three

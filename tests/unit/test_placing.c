@@ -86,8 +86,9 @@ static void lists_of_the_program(void **state)
     assert_int_equal(engine.place.n, 2);
     assert_int_equal(engine.place.device[0], 1);
     assert_int_equal(engine.place.device[1], 3);
-    assert_string_equal(placed(0, nodes, "GPU-a2,0", GM_WHY_NONE), "1 0");
+    assert_string_equal(placed(0, nodes, "GPU-a2,GPU-a0", GM_WHY_NONE), "1 0");
     assert_int_equal(engine.place.device[0], 2);
+    assert_string_equal(placed(0, nodes, "GPU-a2,0", GM_WHY_NONE), "-"); /* the driver ends there */
     assert_string_equal(placed(0, nodes, "2,0,-1,1", GM_WHY_NONE), "1 0");
     assert_string_equal(placed(0, nodes, "2", GM_WHY_NONE), "-"); /* one device stays */
     /* nothing that is known here */
