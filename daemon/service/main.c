@@ -373,6 +373,9 @@ no_claim:
     stop_signals(&signals);
     stop_log_clock(&log_clock);
     uv_run(&loop, UV_RUN_DEFAULT); /* closes the handles that are left */
+    if (uv_loop_close(&loop))
+        gm_log(GM_LOG_ERROR, "the event loop still had handles at the end");
+    /* What has handles goes after the loop, which knows them. */
     if (sessions)
         gm_sessions_free(sessions);
     if (past)
@@ -380,8 +383,6 @@ no_claim:
     gm_mps_free(mps);
     if (server)
         gm_server_free(server);
-    if (uv_loop_close(&loop))
-        gm_log(GM_LOG_ERROR, "the event loop still had handles at the end");
     return error;
 }
 

@@ -598,6 +598,7 @@ static void tick_ending(struct server *server)
     look_in(server, GM_MPS_LOOK_NS);
 }
 
+/* The daemon ends, and it is OFF. Called when a handle of it may have been the last. */
 static void close_server(struct server *server)
 {
     for (uint32_t i = 0; i < GM_MPS_MEMBERS; i++)
@@ -645,8 +646,11 @@ static void tick(uv_timer_t *timer)
 static void on_member_closed(uv_handle_t *handle)
 {
     struct member *member = handle->data;
+    struct server *server = member->server;
     close(member->fd);
     member->is_used = false;
+    if (server->all->is_closing && server->state == GM_MPS_OFF)
+        close_server(server);
 }
 
 static void let_go(struct member *member)

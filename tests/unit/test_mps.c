@@ -338,6 +338,23 @@ static void a_fault(void **state)
     end_program(two);
 }
 
+/* Those that lost it are there when the daemon ends. */
+static void closes_without_it(void **state)
+{
+    (void)state;
+    const pid_t one = start_program();
+    join(one);
+    RUN_UNTIL(n_settled == 1);
+    assert_int_equal(join(one), GM_MPS_JOINED);
+    kill(mps->server[0].control.pid, SIGKILL);
+    RUN_UNTIL(seen().state == GM_MPS_UNUSABLE && !mps->server[0].has_control);
+    assert_int_equal(seen().n, 1);
+    gm_mps_close(mps);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_true(uv_is_closing((uv_handle_t *)&mps->server[0].timer));
+    end_program(one);
+}
+
 /* The folders belong to whom they should, or nothing is started there. */
 static void folders(void **state)
 {
@@ -423,10 +440,20 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(shares_and_ends), TEST(comes_as_it_ends), TEST(is_missing),        TEST(ends_at_once),
-        TEST(hangs),           TEST(floods),           TEST(has_no_server),     TEST(a_fault),
-        TEST(folders),         TEST(bounds),           TEST(ends_while_shared), TEST(closes),
+        TEST(shares_and_ends),
+        TEST(comes_as_it_ends),
+        TEST(is_missing),
+        TEST(ends_at_once),
+        TEST(hangs),
+        TEST(floods),
+        TEST(has_no_server),
+        TEST(a_fault),
+        TEST(folders),
+        TEST(bounds),
+        TEST(ends_while_shared),
+        TEST(closes),
         TEST(is_slow),
+        TEST(closes_without_it),
     };
     signal(SIGPIPE, SIG_IGN);
     gm_log_open(STDERR_FILENO, GM_LOG_ERROR, "test_mps");
