@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -27,6 +28,9 @@
     "a fatal fault of one program ends the work of all of this user that share with it, and "      \
     "their "                                                                                       \
     "kernels cannot be stopped in the middle"
+
+#define NOT_INSTALLED GM_MPS_TOOL " is not installed, or not in the daemon's PATH"
+#define NO_FILE 127 /* the code of helpers and shells for that */
 
 struct server;
 
@@ -212,18 +216,86 @@ static bool is_alive(const char *pipe)
 
 /* ---- processes ---- */
 
+/* Tools of util-linux, by which root's daemon starts programs as a user. */
+static const char *helpers[] = {"/usr/bin/choom", "/usr/bin/prlimit", "/usr/bin/setpriv"};
+
+/* The first that is not there. NULL: all are. */
+static const char *missing_helper(void)
+{
+    for (size_t i = 0; i < sizeof helpers / sizeof helpers[0]; i++)
+        if (access(helpers[i], X_OK) != 0)
+            return helpers[i];
+    return NULL;
+}
+
+/* No more than `most`, and no more than the daemon may have: not every root may raise a limit. */
+static unsigned long long limit(int resource, rlim_t most)
+{
+    struct rlimit own = {.rlim_max = most};
+    getrlimit(resource, &own);
+    return own.rlim_max < most ? own.rlim_max : most;
+}
+
+/* The daemon's, or 0 if that protects it. */
+static int oom_score(void)
+{
+    char text[16] = "";
+    const int fd = open("/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    const ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    return n > 0 && atoi(text) > 0 ? atoi(text) : 0;
+}
+
 /* As the user, in a session of its own, with nothing of the daemon's environment but where programs
- * and libraries are. Returns 0 or -errno. */
+ * and libraries are.
+ *
+ * Root's daemon does not have uv_spawn change the user. uv_spawn waits until its child has executed
+ * a file, and the user may stop a process of theirs before it does. So the child is root's until
+ * then, and the helpers change the user. They also take back what the service has and users have
+ * not: its limits and its protection from lack of memory. Returns 0 or -errno. */
 static int spawn(struct server *server, uv_process_t *process, uv_exit_cb on_exit,
-                 char *const *args, int in, int out)
+                 const char *argument, int in, int out)
 {
     char path[PATH_MAX], libraries[PATH_MAX], pipe[GM_PIPE_MAX + 32], log[GM_PIPE_MAX + 32];
+    char score[16], locked[64], files[64], uid[16], gid[16], user[GM_USERS_NAME];
     const char *own_path = getenv("PATH"), *own_libraries = getenv("LD_LIBRARY_PATH");
     snprintf(path, sizeof path, "PATH=%s", own_path ? own_path : "/usr/local/bin:/usr/bin:/bin");
     snprintf(libraries, sizeof libraries, "LD_LIBRARY_PATH=%s", own_libraries ? own_libraries : "");
     snprintf(pipe, sizeof pipe, "CUDA_MPS_PIPE_DIRECTORY=%s", server->pipe);
     snprintf(log, sizeof log, "CUDA_MPS_LOG_DIRECTORY=%s", server->log);
     char *env[] = {path, pipe, log, own_libraries ? libraries : NULL, NULL};
+    snprintf(score, sizeof score, "%d", oom_score());
+    const unsigned long long lock = limit(RLIMIT_MEMLOCK, GM_MPS_LOCKED),
+                             most = limit(RLIMIT_NOFILE, GM_MPS_FILES_MOST);
+    snprintf(locked, sizeof locked, "--memlock=%llu:%llu", lock, lock);
+    snprintf(files, sizeof files, "--nofile=%llu:%llu", limit(RLIMIT_NOFILE, GM_MPS_FILES), most);
+    snprintf(uid, sizeof uid, "%u", server->uid);
+    snprintf(gid, sizeof gid, "%u", server->gid);
+    /* A user without a name has no groups. */
+    const bool is_named = strcmp(gm_users_name(server->uid, user), uid) != 0;
+    const char *args[] = {helpers[0],
+                          "-n",
+                          score,
+                          "--",
+                          helpers[1],
+                          locked,
+                          files,
+                          "--",
+                          helpers[2],
+                          "--reuid",
+                          uid,
+                          "--regid",
+                          gid,
+                          is_named ? "--init-groups" : "--clear-groups",
+                          "--inh-caps=-all",
+                          "--",
+                          GM_MPS_TOOL,
+                          argument,
+                          NULL};
+    const char *const *const used =
+        geteuid() == 0 ? args : args + sizeof args / sizeof args[0] - 3; /* the program itself */
     uv_stdio_container_t stdio[3] = {
         {.flags = UV_IGNORE}, {.flags = UV_IGNORE}, {.flags = UV_IGNORE}};
     if (in >= 0)
@@ -231,17 +303,13 @@ static int spawn(struct server *server, uv_process_t *process, uv_exit_cb on_exi
     if (out >= 0)
         stdio[1] = (uv_stdio_container_t){.flags = UV_INHERIT_FD, .data.fd = out};
     uv_process_options_t options = {.exit_cb = on_exit,
-                                    .file = args[0],
-                                    .args = (char **)args,
+                                    .file = used[0],
+                                    .args = (char **)used,
                                     .env = env,
                                     .cwd = "/",
                                     .flags = UV_PROCESS_DETACHED,
                                     .stdio_count = 3,
-                                    .stdio = stdio,
-                                    .uid = server->uid,
-                                    .gid = server->gid};
-    if (server->uid != geteuid())
-        options.flags |= UV_PROCESS_SETUID | UV_PROCESS_SETGID;
+                                    .stdio = stdio};
     return uv_spawn(server->all->loop, process, &options);
 }
 
@@ -365,8 +433,7 @@ static void on_tool_exit(uv_process_t *process, int64_t status, int number)
  * ended: one that says too much waits there for its end. */
 static void run_tool(struct server *server, enum errand errand)
 {
-    char name[] = GM_MPS_TOOL, command[64];
-    char *args[] = {name, NULL};
+    char command[64];
     int out[2];
     if (server->has_tool)
         return;
@@ -396,7 +463,7 @@ static void run_tool(struct server *server, enum errand errand)
     server->tool_out = out[0];
     server->tool_until = gm_now() + GM_MPS_TOOL_NS;
     server->tool.data = server;
-    if (spawn(server, &server->tool, on_tool_exit, args, in, out[1]) != 0)
+    if (spawn(server, &server->tool, on_tool_exit, NULL, in, out[1]) != 0)
         close_tool(server);
     close(out[1]);
 no_pipe:
@@ -447,6 +514,8 @@ static void on_control_exit(uv_process_t *process, int64_t status, int number)
                        : GM_MPS_TOOL
                  " ended as it started (code %d, signal %d); %u programs. See %s",
              (int)status, number, server->n, server->log);
+    if (!was_ready && status == NO_FILE)
+        snprintf(why, sizeof why, NOT_INSTALLED);
     uv_close((uv_handle_t *)process, on_control_closed);
     if (was_ready || server->state == GM_MPS_STARTING)
         give_up(server, why);
@@ -454,8 +523,7 @@ static void on_control_exit(uv_process_t *process, int64_t status, int number)
 
 static void spawn_control(struct server *server)
 {
-    char name[] = GM_MPS_TOOL, foreground[] = "-f", why[sizeof server->why];
-    char *args[] = {name, foreground, NULL};
+    char why[sizeof server->why];
     server->state = GM_MPS_STARTING;
     server->until = gm_now() + GM_MPS_START_NS;
     server->answered = 0;
@@ -463,17 +531,17 @@ static void spawn_control(struct server *server)
     server->listed = 0;
     server->control.data = server;
     server->has_control = true;
-    const int error = spawn(server, &server->control, on_control_exit, args, -1, -1);
+    const int error = spawn(server, &server->control, on_control_exit, "-f", -1, -1);
     if (error == 0) {
         server->group = server->control.pid;
         look_in(server, GM_MPS_LOOK_NS);
         return;
     }
     server->group = 0;
-    snprintf(why, sizeof why,
-             error == UV_ENOENT ? GM_MPS_TOOL " is not installed, or not in the daemon's PATH"
-                                : GM_MPS_TOOL " cannot be started: %s",
-             uv_strerror(error));
+    if (error == UV_ENOENT)
+        snprintf(why, sizeof why, NOT_INSTALLED);
+    else
+        snprintf(why, sizeof why, GM_MPS_TOOL " cannot be started: %s", uv_strerror(error));
     uv_close((uv_handle_t *)&server->control, on_control_closed);
     give_up(server, why);
 }
@@ -492,6 +560,12 @@ static void begin(struct server *server)
     }
     if (server->uid != geteuid() && geteuid() != 0) {
         give_up(server, "only root's daemon can start it for other users");
+        return;
+    }
+    if (geteuid() == 0 && missing_helper()) {
+        snprintf(why, sizeof why, "%s of util-linux is missing: it cannot be started as its user",
+                 missing_helper());
+        give_up(server, why);
         return;
     }
     const int error = make_folders(server);

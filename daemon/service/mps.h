@@ -56,6 +56,10 @@
 #define GM_MPS_WAIT_NS                                                                             \
     (2 * GM_MPS_START_NS) /* as GM_MPS_START_NS; one that ends is waited for first */
 #define GM_MPS_OUTPUT 4096u
+/* Limits of what root's daemon starts as a user: what Linux and systemd give users. */
+#define GM_MPS_LOCKED (8u << 20)     /* bytes of locked memory */
+#define GM_MPS_FILES 1024u           /* open files */
+#define GM_MPS_FILES_MOST (1u << 19) /* that it may ask for */
 
 enum gm_mps_state {
     GM_MPS_OFF,

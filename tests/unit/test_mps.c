@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,6 +27,16 @@
 #define GM_MPS_FAULT_NS (50 * GM_MS)
 #define GM_MPS_RETRY_NS (300 * GM_MS)
 #define GM_MPS_RETRY_MOST_NS (600 * GM_S)
+
+/* Who starts the programs changes no user: see spawn. */
+#include <uv.h>
+static bool is_user_changed;
+static int spawn_and_look(uv_loop_t *on, uv_process_t *process, const uv_process_options_t *options)
+{
+    is_user_changed |= (options->flags & (UV_PROCESS_SETUID | UV_PROCESS_SETGID)) != 0;
+    return uv_spawn(on, process, options);
+}
+#define uv_spawn spawn_and_look
 #include "daemon/service/mps.c"
 
 static uv_loop_t loop;
@@ -355,6 +366,73 @@ static void closes_without_it(void **state)
     end_program(one);
 }
 
+/* The words of the file that `key` begins in a line. */
+static const char *told(const char *key)
+{
+    static char line[256];
+    char file[96];
+    snprintf(file, sizeof file, "%s/told", dir);
+    FILE *in = fopen(file, "r");
+    bool is_found = false;
+    while (in && !is_found && fgets(line, sizeof line, in))
+        is_found = strncmp(line, key, strlen(key)) == 0;
+    if (in)
+        fclose(in);
+    return is_found ? line + strlen(key) : "";
+}
+
+#define STRANGER 65534u
+
+/* Root's daemon starts it as the user, with what users have and not with what a service has. */
+static void as_the_user(void **state)
+{
+    char file[128], script[512];
+    struct rlimit locked, files;
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    chmod(dir, 0711);
+    snprintf(file, sizeof file, "%s/starts", dir);
+    close(open(file, O_CREAT | O_WRONLY, 0666));
+    assert_int_equal(chmod(file, 0666), 0);
+    snprintf(
+        script, sizeof script,
+        "[ \"$1\" = -f ] && cat /proc/self/status /proc/self/limits > $CUDA_MPS_LOG_DIRECTORY/new "
+        "&& mv $CUDA_MPS_LOG_DIRECTORY/new $CUDA_MPS_LOG_DIRECTORY/told\nexec " GM_FAKE_MPS
+        " \"$@\"");
+    put_tool(script);
+    snprintf(file, sizeof file, "%s/told", dir);
+    snprintf(script, sizeof script, "%s.mps/%u/log/told", "sock", STRANGER);
+    assert_int_equal(symlink(script, file), 0);
+    assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &locked) || getrlimit(RLIMIT_NOFILE, &files), 0);
+    is_user_changed = false;
+    assert_int_equal(gm_mps_join(mps, getpid(), STRANGER, STRANGER, answer_pipe, answer_text,
+                                 sizeof answer_text),
+                     GM_MPS_SOON);
+    RUN_UNTIL(n_settled == 1);
+    assert_int_equal(seen().state, GM_MPS_READY);
+    assert_false(is_user_changed);
+    assert_string_equal(told("Uid:"), "\t65534\t65534\t65534\t65534\n");
+    assert_string_equal(told("Gid:"), "\t65534\t65534\t65534\t65534\n");
+    assert_string_equal(told("Groups:"), "\t65534 \n"); /* those of the user database */
+    assert_int_equal(strtoull(told("CapPrm:"), NULL, 16), 0);
+    assert_int_equal(strtoull(told("CapInh:"), NULL, 16), 0);
+    assert_in_range(strtoull(told("Max locked memory"), NULL, 10), 0, GM_MPS_LOCKED);
+    assert_in_range(strtoull(told("Max open files"), NULL, 10), 1, GM_MPS_FILES);
+    assert_true(files.rlim_max > GM_MPS_FILES); /* else that says nothing */
+}
+
+static void helper_is_missing(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    const char *const was = helpers[2];
+    helpers[2] = "/nonexistent/setpriv";
+    expect_unusable("/nonexistent/setpriv of util-linux is missing");
+    helpers[2] = was;
+}
+
 /* The folders belong to whom they should, or nothing is started there. */
 static void folders(void **state)
 {
@@ -454,6 +532,8 @@ int main(void)
         TEST(closes),
         TEST(is_slow),
         TEST(closes_without_it),
+        TEST(as_the_user),
+        TEST(helper_is_missing),
     };
     signal(SIGPIPE, SIG_IGN);
     gm_log_open(STDERR_FILENO, GM_LOG_ERROR, "test_mps");
