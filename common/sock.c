@@ -194,6 +194,20 @@ ssize_t gm_sock_receive(int fd, void *buffer, size_t size, int *fds, int *n_fds)
     return length > 0 && has_lost ? -EMSGSIZE : length;
 }
 
+ssize_t gm_sock_receive_bare(int fd, void *buffer, size_t size)
+{
+    struct iovec piece = {.iov_base = buffer, .iov_len = size};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    ssize_t length;
+
+    do {
+        length = recvmsg(fd, &message, 0);
+    } while (length < 0 && errno == EINTR);
+    if (length < 0)
+        return -errno;
+    return (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ? -EMSGSIZE : length;
+}
+
 int gm_sock_send_message(int fd, enum gm_msg_type type, const void *body, const void *entries,
                          uint32_t count, const int *fds, int n_fds)
 {

@@ -53,6 +53,13 @@ ssize_t gm_sock_receive(int fd, void *buffer, size_t size, int *fds, int *n_fds)
 ssize_t gm_sock_receive_part(int fd, void *buffer, size_t size, int *fds, int *n_fds,
                              bool *has_lost);
 
+/*
+ * Receive one message of a peer that one does not trust, and no fds: what comes along is dropped in
+ * the kernel and never gets a number here. A file of the peer's own, as on its FUSE mount, may keep
+ * its closer waiting (flush). Returns as gm_sock_receive; -EMSGSIZE also if there were fds.
+ */
+ssize_t gm_sock_receive_bare(int fd, void *buffer, size_t size);
+
 /* Encode and send in one step, with gm_wire_encode's arguments. Returns 0 or -errno. */
 int gm_sock_send_message(int fd, enum gm_msg_type type, const void *body, const void *entries,
                          uint32_t count, const int *fds, int n_fds);

@@ -1,5 +1,5 @@
 /* The codec of the wire protocol: see wire.h. It takes all about a message from its row in
- * wire.def; MAP and IMPORTED have rules of their own (gm_wire_fds_match). */
+ * wire.def; MAP has a rule of its own (gm_wire_fds_match). */
 #include "common/wire.h"
 
 #include <string.h>
@@ -72,11 +72,9 @@ static const struct gm_wire_row *gm_wire_row(unsigned type)
     return &gm_wire_rows[type];
 }
 
-/* Whether MAP has as many fds as its entries say, and IMPORTED one. True for other messages. */
+/* Whether MAP has as many fds as its entries say. True for other messages. */
 static int gm_wire_fds_match(unsigned type, const uint8_t *entries, uint32_t count, int n_fds)
 {
-    if (type == GM_MSG_IMPORTED)
-        return n_fds == 1;
     if (type != GM_MSG_MAP)
         return 1;
     int expected = 0;

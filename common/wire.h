@@ -17,7 +17,7 @@
 
 #include "common/visible.h"
 
-#define GM_WIRE_VERSION 13u
+#define GM_WIRE_VERSION 14u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 /* The most fds of a message. A program keeps as many numbers free (shim/link/files.h). */
 #define GM_WIRE_FDS 16
@@ -169,10 +169,11 @@ struct gm_msg_open {
     uint32_t gpu;
 };
 
-/* IMPORTED: the program imported memory of another one by the driver's descriptor that comes along,
- * which the exporter marked (common/marks.h). Always with one fd. */
+/* IMPORTED: the program imported memory of another one by a descriptor of the driver, which names
+ * the exporter (common/marks.h). Not answered. Any values are legal. */
 struct gm_msg_imported {
-    uint64_t reserved; /* 0 */
+    int32_t exporter; /* process */
+    uint32_t reserved;
 };
 
 /* SHUT: unmap what was opened at `va`. Answered by SHUT_IS, after the UNMAPs. */

@@ -24,7 +24,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/marks.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/sock.h"
@@ -1099,6 +1098,10 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
     case GM_MSG_CONFIG:
         config(session, message->body);
         return;
+    case GM_MSG_IMPORTED:
+        gm_machine_imported(session->all->machine, session->app,
+                            ((const struct gm_msg_imported *)message->body)->exporter);
+        return;
     default:
         /* wire.def allows the other messages in state APP only. */
         gm_machine_message(session->all->machine, session->app, message);
@@ -1131,32 +1134,26 @@ static bool receive(struct gm_session *session)
 {
     struct gm_sessions *all = session->all;
     struct gm_wire_message message;
-    int fds[GM_WIRE_FDS], n_fds = 0;
 
-    ssize_t got = gm_sock_receive(session->fd, all->in, sizeof all->in, fds, &n_fds);
+    ssize_t got = gm_sock_receive_bare(session->fd, all->in, sizeof all->in);
     if (got == -EAGAIN)
         return false;
     if (got == -EMSGSIZE) {
-        gm_session_end(session, GM_REFUSE_PROTOCOL, "bad message: too long, or with too many fds");
+        gm_session_end(session, GM_REFUSE_PROTOCOL,
+                       "bad message: too long, or with file descriptors");
         return false;
     }
     if (got <= 0) {
         lose(session, session->app == NO_APP ? GM_LOG_DEBUG : GM_LOG_INFO, "left");
         return false;
     }
-    const pid_t exporter = n_fds == 1 ? gm_exporter_of(fds[0]) : 0;
-    for (int i = 0; i < n_fds; i++)
-        close(fds[i]); /* only IMPORTED carries one, for this; gm_wire_decode refuses others */
     enum gm_wire_fault wrong =
-        gm_wire_decode(all->in, (size_t)got, n_fds, GM_UP, session->state, &message);
+        gm_wire_decode(all->in, (size_t)got, 0, GM_UP, session->state, &message);
     if (wrong != GM_WIRE_OK) {
         fault(session, wrong, (size_t)got);
         return false;
     }
-    if (message.type == GM_MSG_IMPORTED)
-        gm_machine_imported(all->machine, session->app, exporter);
-    else
-        dispatch(session, &message);
+    dispatch(session, &message);
     return !session->is_ending;
 }
 

@@ -272,10 +272,12 @@ CUresult gm_on_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *hand
                                               CUmemAllocationHandleType shHandleType)
 {
     const CUresult result = gm_real.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
-    const int fd = (int)(intptr_t)osHandle;
-    if (result == CUDA_SUCCESS && gm_is_live() &&
-        shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && gm_exporter_of(fd) != getpid())
-        gm_link_imported(fd);
+    if (result != CUDA_SUCCESS || !gm_is_live() ||
+        shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return result;
+    const pid_t exporter = gm_exporter_of((int)(intptr_t)osHandle);
+    if (exporter != 0 && exporter != getpid())
+        gm_link_imported(exporter);
     return result;
 }
 

@@ -40,8 +40,6 @@
 /* A daemon that gave no sign for so long is named in the log; it gives one each second. */
 #define GM_LINK_SILENCE_NS (10 * GM_SLOW * GM_S)
 
-#define GM_LINK_SAY_MS 100 /* for room in the socket, for what may get lost */
-
 /* A message for which the socket had no room. */
 struct gm_letter {
     struct gm_letter *next;
@@ -498,22 +496,11 @@ void gm_link_exported(void)
         atomic_fetch_add(&gm_link_stat->exports, 1);
 }
 
-/* Not one of those that are kept until the socket has room: these carry no descriptors. */
-void gm_link_imported(int fd)
+void gm_link_imported(pid_t exporter)
 {
-    const struct gm_msg_imported imported = {0};
-    const struct timespec pause = {.tv_nsec = GM_MS};
-    int error = -EAGAIN;
-    for (int i = 0; i < GM_LINK_SAY_MS && gm_link_is_up() && error == -EAGAIN; i++) {
-        gm_lock(&gm_link_lock);
-        if (gm_link_outbox == NULL && !gm_link_is_lost)
-            error = gm_sock_send_message(gm_link_fd, GM_MSG_IMPORTED, &imported, NULL, 0, &fd, 1);
-        gm_unlock(&gm_link_lock);
-        if (gm_link_is_full(error))
-            error = -EAGAIN;
-        if (error == -EAGAIN)
-            nanosleep(&pause, NULL);
-    }
+    const struct gm_msg_imported imported = {.exporter = exporter};
+    if (gm_link_is_up())
+        gm_link_send(GM_MSG_IMPORTED, &imported);
 }
 
 int gm_link_share(uint64_t va, struct gm_msg_shared *shared)

@@ -140,9 +140,8 @@ int gm_link_shut_share(uint64_t va, uint64_t bytes);
 
 /* The program exports memory by descriptors that it marks (common/marks.h). */
 void gm_link_exported(void);
-/* ... and has imported another one's by `fd`, which stays the caller's. Not said if the daemon does
- * not read for a while. */
-void gm_link_imported(int fd);
+/* ... and has imported memory of process `exporter`. Never waits. */
+void gm_link_imported(pid_t exporter);
 
 /* This program's id with the daemon. */
 uint32_t gm_link_app(void);

@@ -113,7 +113,7 @@ static void check_bounds(const uint8_t *bytes, size_t length, struct way way,
         MUST(entries == body + row->body);
     MUST(body + row->body + message->count * row->entry == bytes + length);
 
-    MUST(message->type != GM_MSG_IMPORTED || message->n_fds == 1);
+    MUST(row->direction != GM_UP || message->n_fds == 0);
     if (message->type == GM_MSG_MAP) {
         int with = 0;
         for (uint32_t i = 0; i < message->count; i++)
@@ -205,8 +205,6 @@ static void check_encode(const uint8_t *data, size_t size)
     MUST((length > 0) == (row != NULL && count <= row->max_entries));
     if (length > 0) {
         struct way way = {(enum gm_direction)row->direction, (enum gm_session_state)row->states, 0};
-        if (type == GM_MSG_IMPORTED)
-            way.n_fds = 1;
         if (type == GM_MSG_MAP)
             for (uint32_t i = 0; i < count; i++) {
                 struct gm_map_entry entry;

@@ -228,6 +228,8 @@ static union body body_of(enum gm_msg_type type)
         body.reserved = (struct gm_msg_reserved){.is_refused = 1, .text = "all places are taken"};
         break;
     case GM_MSG_IMPORTED:
+        body.imported.exporter = 4711;
+        break;
     case GM_MSG_WANT:
     case GM_MSG_STATUS:
     case GM_MSG_TRIM:
@@ -331,8 +333,8 @@ static void emit_faults(void)
     emit_broken(GM_WIRE_SHORT, "body");
 
     make(GM_MSG_IMPORTED, 0);
-    input[2] = 0;
-    emit_broken(GM_WIRE_BAD_FDS, "imported-none");
+    input[2] = 1;
+    emit_broken(GM_WIRE_BAD_FDS, "imported-fd");
 
     make(GM_MSG_HELLO, 0);
     put16(version_at, GM_WIRE_VERSION + 1);

@@ -585,6 +585,22 @@ static void hints(void)
     gm_link_expect(0, 1200);
 }
 
+/* Whose memory a program imported is not lost, and nobody waits to say it: what the socket does not
+ * take goes later, and in its order. */
+static void imports(void)
+{
+    enum { N = 5000 };
+    boot_live();
+    for (int i = 0; i < N; i++) /* nobody reads: the socket is full after a few hundred */
+        gm_link_imported(i + 1);
+    for (int i = 0; i < N; i++) {
+        CHECK(receive() == GM_MSG_IMPORTED);
+        CHECK(((const struct gm_msg_imported *)got.body)->exporter == i + 1);
+    }
+    lose_daemon();
+    gm_link_imported(1);
+}
+
 static _Atomic int did_destroy;
 static void *program_destroys(void *argument)
 {
@@ -1073,6 +1089,7 @@ SCENARIO(pitch)
 SCENARIO(gate_and_drain)
 SCENARIO(places_are_marked)
 SCENARIO(hints)
+SCENARIO(imports)
 SCENARIO(destroy_while_draining)
 SCENARIO(captures)
 SCENARIO(captures_lost)
@@ -1120,6 +1137,7 @@ int main(void)
         cmocka_unit_test(test_gate_and_drain),
         cmocka_unit_test(test_places_are_marked),
         cmocka_unit_test(test_hints),
+        cmocka_unit_test(test_imports),
         cmocka_unit_test(test_destroy_while_draining),
         cmocka_unit_test(test_captures),
         cmocka_unit_test(test_captures_lost),

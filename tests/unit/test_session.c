@@ -3,7 +3,8 @@
  * what reaches the engine, what reaches the peer, and that an app leaves exactly once, from the
  * loop.
  */
-#include "common/marks.h"
+#include <poll.h>
+
 #include "tests/unit/session_world.h"
 
 #include "daemon/memory/files.h"
@@ -76,7 +77,7 @@ static void test_bad_messages(void **state)
     close(before);
     assert_int_equal(gm_sock_send_message(peer, GM_MSG_HELLO, &hello, NULL, 0, carried, 1), 0);
     turn(2);
-    expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (HELLO)");
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "with file descriptors");
     int after = dup(0);
     close(after);
     assert_true(after <= before);
@@ -93,42 +94,79 @@ static void test_bad_messages(void **state)
     close(other);
 }
 
-/* IMPORTED carries one descriptor, which says whose memory it is, and is closed. */
+/* IMPORTED says whose memory it is; the number is the program's word, as it came. */
 static void test_imported(void **state)
 {
     (void)state;
-    const struct gm_msg_imported imported = {0};
-    int peer = join(NULL), ends[2], two[2];
-    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    const int before = dup(0);
-    close(before);
+    static const pid_t said[] = {0, 1, -1, INT32_MAX, INT32_MIN};
+    int peer = join(NULL);
     n_imported = 0;
-    assert_int_equal(gm_sock_send_message(peer, GM_MSG_IMPORTED, &imported, NULL, 0, &ends[0], 1),
-                     0);
-    turn(1);
-    assert_int_equal(n_imported, 1);
-    assert_int_equal(last_exporter, 0); /* nobody marked it */
-    gm_mark_export(ends[0]);
-    assert_int_equal(gm_sock_send_message(peer, GM_MSG_IMPORTED, &imported, NULL, 0, &ends[0], 1),
-                     0);
-    turn(1);
-    assert_int_equal(n_imported, 2);
-    assert_int_equal(last_exporter, getpid());
-    const int after = dup(0);
-    close(after);
-    assert_true(after <= before);
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+        const struct gm_msg_imported imported = {.exporter = said[i]};
+        assert_int_equal(gm_sock_send_message(peer, GM_MSG_IMPORTED, &imported, NULL, 0, NULL, 0),
+                         0);
+        turn(1);
+        assert_int_equal(n_imported, i + 1);
+        assert_int_equal(last_exporter, said[i]);
+    }
+    close(peer);
+}
 
-    two[0] = two[1] = ends[0];
-    assert_int_equal(gm_sock_send_message(peer, GM_MSG_IMPORTED, &imported, NULL, 0, two, 2), 0);
-    turn(2);
-    expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (IMPORTED)");
-    peer = join(NULL);
-    assert_int_equal(gm_sock_send_message(peer, GM_MSG_IMPORTED, &imported, NULL, 0, NULL, 0), 0);
-    turn(2);
-    expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (IMPORTED)");
-    assert_int_equal(n_imported, 2);
-    close(ends[0]);
-    close(ends[1]);
+/* Pipes' ends that were closed by code linked here; sessions have none. */
+static unsigned n_pipes_closed;
+int __real_close(int fd);
+int __wrap_close(int fd);
+
+int __wrap_close(int fd)
+{
+    struct stat file;
+    n_pipes_closed += fstat(fd, &file) == 0 && S_ISFIFO(file.st_mode);
+    return __real_close(fd);
+}
+
+/* Nobody has the other end any more. */
+static bool is_hung_up(int reader)
+{
+    struct pollfd poll_fd = {.fd = reader, .events = POLLIN};
+    assert_true(poll(&poll_fd, 1, 0) >= 0);
+    return (poll_fd.revents & POLLHUP) != 0;
+}
+
+/* A descriptor never gets a number in the daemon, whatever message it comes with: its closer might
+ * wait for the one that sent it. */
+static void test_no_descriptors(void **state)
+{
+    (void)state;
+    const struct gm_msg_imported imported = {.exporter = 1};
+    const struct gm_msg_free body = {0};
+    const struct gm_msg_hello hello = {.role = GM_ROLE_APP, .name = "tester"};
+    const struct {
+        enum gm_msg_type type;
+        const void *body;
+        int n;
+    } sent[] = {{GM_MSG_HELLO, &hello, 1},
+                {GM_MSG_IMPORTED, &imported, 1},
+                {GM_MSG_FREE, &body, 1},
+                {GM_MSG_FREE, &body, GM_WIRE_FDS}};
+    for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++) {
+        int peer = sent[i].type == GM_MSG_HELLO ? connect_peer() : join(NULL);
+        int ends[2], same[GM_WIRE_FDS];
+        assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+        for (int n = 0; n < GM_WIRE_FDS; n++)
+            same[n] = ends[1];
+        n_imported = 0;
+        assert_int_equal(
+            gm_sock_send_message(peer, sent[i].type, sent[i].body, NULL, 0, same, sent[i].n), 0);
+        close(ends[1]);
+        assert_false(is_hung_up(ends[0])); /* it lies in the socket */
+        n_pipes_closed = 0;
+        turn(2);
+        assert_int_equal(n_pipes_closed, 0);
+        assert_true(is_hung_up(ends[0])); /* nobody keeps it */
+        assert_int_equal(n_imported, 0);
+        expect_refused(peer, GM_REFUSE_PROTOCOL, "with file descriptors");
+        close(ends[0]);
+    }
 }
 
 /* What follows a bad message must not hide the reason from the peer. */
@@ -532,6 +570,7 @@ int main(void)
         SESSION(test_peer_dies_with_unread_messages),
         SESSION(test_bad_messages),
         SESSION(test_imported),
+        SESSION(test_no_descriptors),
         SESSION(test_refused_over_unread),
         SESSION(test_engine_ends_session),
         SESSION(test_leave_ends_others),

@@ -460,6 +460,30 @@ static void test_fd_limit(void **state)
     }
 }
 
+/* The daemon's way: fds never get a number, and what comes with some is refused. */
+static void test_bare(void **state)
+{
+    char byte = 'x', in[8];
+    int same[GM_WIRE_FDS];
+    (void)state;
+    for (int i = 0; i < GM_WIRE_FDS; i++)
+        same[i] = pair[0];
+    const int before = count_fds();
+    assert_int_equal(gm_sock_send(pair[0], &byte, 1, same, 1), 0);
+    assert_int_equal(gm_sock_send(pair[0], &byte, 1, same, GM_WIRE_FDS), 0);
+    send_raw(0, 5); /* an empty one is not the end if fds come with it */
+    assert_int_equal(gm_sock_send(pair[0], "too long!", 9, NULL, 0), 0);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(gm_sock_receive_bare(pair[1], in, sizeof(in)), -EMSGSIZE);
+    assert_int_equal(gm_sock_send(pair[0], &byte, 1, NULL, 0), 0);
+    assert_int_equal(gm_sock_receive_bare(pair[1], in, sizeof(in)), 1); /* the next one is whole */
+    assert_int_equal(in[0], byte);
+    assert_int_equal(gm_sock_receive_bare(-1, in, sizeof(in)), -EBADF);
+    assert_int_equal(count_fds(), before);
+    close_end(0);
+    assert_int_equal(gm_sock_receive_bare(pair[1], in, sizeof(in)), 0);
+}
+
 static atomic_int interrupts;
 
 static void on_signal(int number)
@@ -649,6 +673,7 @@ int main(void)
         TEST(test_too_many_fds),
         TEST(test_empty_with_fds),
         TEST(test_fd_limit),
+        TEST(test_bare),
         TEST(test_interrupted),
         TEST(test_threads),
         TEST(test_send_message),
