@@ -108,8 +108,10 @@ start_daemon
 share
 stop_daemon
 
+mkdir -p "$root/run/gpumux/gpumux.sock.mps/0/pipe" && : > "$root/run/gpumux/gpumux.sock.mps/0/pipe/control" # MPS lives
 show apt-get -q -y remove gpumux libgpumux || fail "they cannot be removed"
 [ -f "$root/etc/gpumux/gpumux.conf" ] || fail "removing took the configuration"
+[ -e "$root/run/gpumux/gpumux.sock.mps/0/pipe/control" ] || fail "removing took the sockets of MPS"
 show apt-get -q -y purge --autoremove gpumux libgpumux || fail "they cannot be purged"
 files > "$work/after"
 diff "$work/before" "$work/after" || fail "something is left (>) or lost (<)"
@@ -146,10 +148,12 @@ apt-get -q -y install --no-install-recommends --reinstall /trial/new/*.deb # nob
 sleep 1
 is_version 0.1.1
 worker 1 3
+mkdir -p /run/gpumux/gpumux.sock.mps/0/pipe
 apt-get -q -y remove gpumux libgpumux # stops it
 if systemctl is-active gpumuxd; then exit 1; fi
-[ ! -e /run/gpumux ]
+[ -e /run/gpumux/gpumux.sock.mps/0/pipe ] # MPS may outlive the daemon
 apt-get -q -y purge gpumux libgpumux
+[ ! -e /run/gpumux ]
 rm -r /run/systemd/system/gpumuxd.service.d
 [ -z "$(find / -xdev -name '*gpumux*' -not -path '/trial/*')" ]
 echo well > /trial/ended

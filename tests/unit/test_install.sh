@@ -38,6 +38,9 @@ expect() {
         [ "$started" = "$2/bin/gpumuxd" ] || fail "$unit starts $started, and $2/bin/gpumuxd was installed"
         [ -x "$1$started" ] || fail "$unit starts $started, which cannot be executed"
         ! grep -E '@[A-Z_]+@' "$unit" || fail "$unit is not filled in"
+        # What outlives the daemon needs its sockets.
+        ! grep -q '^KillMode=process$' "$unit" || grep -q '^RuntimeDirectoryPreserve=yes$' "$unit" ||
+            fail "$unit leaves MPS alive and takes its sockets away"
         for page in $(sed -n 's/^Documentation=//p' "$unit" | tr ' ' '\n' | sed -n 's/^man:\(.*\)(\([0-9]\))$/man\2\/\1.\2/p'); do
             [ -f "$1$2/share/man/$page" ] || fail "$unit names $page, which is not installed"
         done
