@@ -341,6 +341,37 @@ static int check_policy(const struct gm_options *options, const struct line *lin
     return 0;
 }
 
+/* Whether a rule for this user was one when the options were read before. */
+static bool had_user(const struct gm_rules *rules, const char *user)
+{
+    for (uint32_t i = 0; i < rules->n; i++)
+        if (rules->rule[i].has_user && !rules->rule[i].is_unknown &&
+            strcmp(rules->rule[i].user, user) == 0)
+            return true;
+    return false;
+}
+
+int gm_options_find_lost(const struct gm_options *held, const struct gm_options *fresh, char *why,
+                         size_t why_size)
+{
+    if (held->config[0] && !fresh->config[0]) {
+        snprintf(why, why_size, "%s: cannot be read: %s", held->config, strerror(ENOENT));
+        return -ENOENT;
+    }
+    for (uint32_t i = 0; i < fresh->rules.n; i++) {
+        const struct gm_rule *rule = &fresh->rules.rule[i];
+        if (!rule->is_unknown || !had_user(&held->rules, rule->user))
+            continue;
+        if (rule->line)
+            snprintf(why, why_size, "%s:%u: rule: there is no user \"%s\" any more", fresh->config,
+                     rule->line, rule->user);
+        else
+            snprintf(why, why_size, "--rule: there is no user \"%s\" any more", rule->user);
+        return -ENOENT;
+    }
+    return 0;
+}
+
 void gm_options_warn(const struct gm_options *options)
 {
     for (size_t i = 0; i < BELONGS; i++) {

@@ -46,6 +46,15 @@ int gm_options_load(struct gm_options *options, const char *path, char *why, siz
  * gm_options_outcome, or -errno with one line in `why`. */
 int gm_options_parse(struct gm_options *options, int argc, char **argv, char *why, size_t why_size);
 
+/*
+ * Whether options that were read again lost what cannot just have ended: the default file, while an
+ * editor writes it anew, or the user of a rule, while the user database does not answer. Both would
+ * read as if nobody had said anything. `held` are the options before. Returns 0; or -ENOENT with
+ * one line in `why`. A restart takes them.
+ */
+int gm_options_find_lost(const struct gm_options *held, const struct gm_options *fresh, char *why,
+                         size_t why_size);
+
 /* Log what of the options has no effect: of the other policy, or a rule for a user that there is
  * not. */
 void gm_options_warn(const struct gm_options *options);

@@ -78,6 +78,9 @@ static void read_again(uv_work_t *work)
     struct gm_reload *reload = work->data;
     reload->error = gm_options_parse(&reload->fresh, reload->argc, reload->argv, reload->why,
                                      sizeof reload->why);
+    if (reload->error == 0) /* only on_read changes reload->options */
+        reload->error =
+            gm_options_find_lost(reload->options, &reload->fresh, reload->why, sizeof reload->why);
 }
 
 /* "changed: rule, idle; need a restart: slice" */

@@ -2,7 +2,9 @@
 # The configuration is read again on SIGHUP: what can change changes, for running programs too; what cannot is named; a mistake
 # changes nothing. And `gpumuxd --check`, without a GPU and beside the daemon.
 . "$(dirname "$0")/lib.sh"
-conf=$dir/gpumux.conf
+export XDG_CONFIG_HOME="$dir"
+conf=$dir/gpumux/gpumux.conf # the daemon finds it: nobody says that it must be there
+mkdir "$dir/gpumux"
 unset GPUMUX_CLASS
 
 # reload TEXT: SIGHUP, and a line of the log with TEXT. Each such line comes once in this test.
@@ -28,7 +30,7 @@ check() {
 
 printf '%s\n' 'slice = 100ms' 'drain-deadline = 3s' "rule = command=gm_worker_proc* class=batch weight=0.5" > "$conf"
 check 0 ''
-start_mlfq --config "$conf" --log-level info
+start_mlfq --user --log-level info
 app one proc --bytes 40M --iterations 2 --seed 1 --go "$dir/go"
 app two linked --bytes 40M --iterations 2 --seed 2 --go "$dir/go"
 await_ready one

@@ -453,6 +453,53 @@ static void test_check(void **state)
     assert_int_equal(parse("--check", "--levels=0", NULL), -ERANGE);
 }
 
+/* What was there before and cannot be found now is a mistake: neither a missing file nor a missing
+ * user says that rules are to end. */
+static void test_lost(void **state)
+{
+    (void)state;
+    static struct gm_options held;
+    char config[160], expected[256];
+    assert_int_equal(parse("--user", NULL, NULL), 0);
+    held = options; /* no file was there */
+    assert_int_equal(gm_options_find_lost(&held, &options, why, sizeof why), 0);
+
+    snprintf(config, sizeof config, "--config=%s", file);
+    const char *text = "idle = 1s\nrule = user=root paused\n";
+    write_file(text, strlen(text));
+    assert_int_equal(parse("--user", config, NULL), 0);
+    assert_int_equal(gm_options_find_lost(&held, &options, why, sizeof why), 0); /* it came */
+    held = options;
+    assert_int_equal(gm_options_find_lost(&held, &options, why, sizeof why), 0);
+    assert_int_equal(parse("--user", NULL, NULL), 0);
+    assert_int_equal(gm_options_find_lost(&held, &options, why, sizeof why), -ENOENT);
+    snprintf(expected, sizeof expected, "%s: cannot be read: No such file or directory", file);
+    assert_string_equal(why, expected);
+
+    /* The system does not have these users: one it had before, one it never had. */
+    text = "idle = 1s\nrule = user=gm-nobody paused\n";
+    write_file(text, strlen(text));
+    assert_int_equal(parse("--user", config, NULL), 0);
+    assert_true(options.rules.rule[0].is_unknown);
+    assert_int_equal(gm_options_find_lost(&held, &options, why, sizeof why), 0);
+    held = options;
+    assert_int_equal(gm_options_find_lost(&held, &options, why, sizeof why), 0);
+    held.rules.rule[0].is_unknown = false;
+    held.rules.rule[0].uid = 1234;
+    assert_int_equal(gm_options_find_lost(&held, &options, why, sizeof why), -ENOENT);
+    snprintf(expected, sizeof expected, "%s:2: rule: there is no user \"gm-nobody\" any more",
+             file);
+    assert_string_equal(why, expected);
+    held.rules.rule[0].has_user = false; /* a rule for everybody has no user to lose */
+    assert_int_equal(gm_options_find_lost(&held, &options, why, sizeof why), 0);
+
+    held = options;
+    held.rules.rule[0].is_unknown = false;
+    assert_int_equal(parse("--user", "--rule=user=gm-nobody paused", config), 0);
+    assert_int_equal(gm_options_find_lost(&held, &options, why, sizeof why), -ENOENT);
+    assert_string_equal(why, "--rule: there is no user \"gm-nobody\" any more");
+}
+
 /* A short buffer for the line is cut, never overrun. */
 static void test_short_why(void **state)
 {
@@ -474,7 +521,7 @@ int main(void)
         cmocka_unit_test(test_precedence),   cmocka_unit_test(test_short_why),
         cmocka_unit_test(test_policies),     cmocka_unit_test(test_rules),
         cmocka_unit_test(test_files),        cmocka_unit_test(test_same),
-        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_check),        cmocka_unit_test(test_lost),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
