@@ -344,6 +344,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
 
     log_ready(options, &gpus, files);
     gm_reload_init(&reload, &loop, options, &machine, argc, argv);
+    gm_reload_listen(&reload, gm_sessions_config_is, sessions);
     control.reload = &reload;
     signals.machine = &machine;
     uv_run(&loop, UV_RUN_DEFAULT);

@@ -126,8 +126,16 @@ static void on_read(uv_work_t *work, int status)
         gm_log(GM_LOG_ERROR, "reload: nothing was changed: %s", reload->why);
     else if (!reload->is_check)
         change(reload);
+    if (reload->done) /* before the next one: it has its own outcome */
+        reload->done(reload->arg, reload->read, reload->error != 0, reload->outcome);
     if (reload->is_wanted)
         gm_reload_begin(reload);
+}
+
+void gm_reload_listen(struct gm_reload *reload, gm_reload_done *done, void *arg)
+{
+    reload->done = done;
+    reload->arg = arg;
 }
 
 void gm_reload_stop(struct gm_reload *reload)

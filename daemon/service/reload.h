@@ -15,6 +15,10 @@
 #include "daemon/engine/machine.h"
 #include "daemon/service/options.h"
 
+/* Reading `number` has ended, and what may change has changed. `outcome`: one line, lent; with
+ * `is_refused` it is the mistake. */
+typedef void gm_reload_done(void *arg, uint64_t number, bool is_refused, const char *outcome);
+
 struct gm_reload {
     uv_work_t work;
     uv_loop_t *loop;
@@ -22,6 +26,8 @@ struct gm_reload {
     struct gm_machine *machine; /* NULL: it ends */
     int argc;
     char **argv;
+    gm_reload_done *done; /* NULL: nobody waits */
+    void *arg;
     bool is_running;          /* the worker is at it */
     bool is_wanted;           /* ... and the file may have changed since: read it again then */
     bool is_check;            /* ... to say what would change; nothing changes */
@@ -40,9 +46,12 @@ void gm_reload_init(struct gm_reload *reload, uv_loop_t *loop, struct gm_options
  * needs a restart. */
 void gm_reload_begin(struct gm_reload *reload);
 
-/* Somebody else asks for it, or what it would do. Returns the number of the reading: when
- * reload->read is that, reload->error and ->outcome are of it. 0: not now. */
+/* Somebody else asks for it, or what it would do. Returns the number of the reading, which its
+ * listener is told with the outcome. 0: not now. */
 uint64_t gm_reload_ask(struct gm_reload *reload, bool is_check);
+
+/* Tell `done` of each reading that ends, until gm_reload_stop. */
+void gm_reload_listen(struct gm_reload *reload, gm_reload_done *done, void *arg);
 
 /* The machine ends: what the worker still reads changes nothing. Run the loop afterwards. */
 void gm_reload_stop(struct gm_reload *reload);

@@ -1004,41 +1004,53 @@ static void forget(struct gm_session *session, const struct gm_msg_forget *body)
     gm_session_send(session, GM_MSG_FORGOTTEN, &answer, NULL, 0, NULL, 0);
 }
 
-/* CONFIG was read; or that takes too long. */
-static void answer_config(struct gm_session *session)
+/* The answer comes now: the session may ask again. */
+static void end_waiting(struct gm_session *session)
 {
-    const struct gm_reload *reload = session->all->control->reload;
-    const bool is_read = reload->read >= session->reading;
-    struct gm_msg_config_is answer = {.is_refused = !is_read || reload->error != 0};
-    snprintf(answer.text, sizeof answer.text, "%.247s",
-             is_read ? reload->outcome : "it takes long to read the configuration: see the log");
+    session->answer_by = 0;
+    if (!session->is_starved) /* else the timer is to flush */
+        uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
+}
+
+static void answer_config(struct gm_session *session, bool is_refused, const char *text)
+{
+    struct gm_msg_config_is answer = {.is_refused = is_refused};
+    snprintf(answer.text, sizeof answer.text, "%.247s", text);
     gm_text_clean(answer.text, sizeof answer.text);
+    end_waiting(session);
     session->reading = 0;
     if (gm_session_send(session, GM_MSG_CONFIG_IS, &answer, NULL, 0, NULL, 0) == 0)
         watch(session);
 }
 
-static bool is_awaited(const struct gm_session *session)
+void gm_sessions_config_is(void *arg, uint64_t number, bool is_refused, const char *outcome)
 {
-    return session->reading ? session->all->control->reload->read < session->reading
-                            : gm_machine_is_trimming(session->all->machine);
+    struct gm_sessions *all = arg;
+    struct gm_session *session;
+    TAILQ_FOREACH(session, &all->living, each)
+    {
+        if (session->reading != number)
+            continue;
+        answer_config(session, is_refused, outcome); /* it may end the session */
+        return;
+    }
 }
 
 /* Answer TRIM once the memory has reached the system: the driver or a stopped program may keep some
- * for longer. Answer CONFIG once the file is read: it may be on a network. So both have a deadline.
- */
+ * for longer. CONFIG is answered once the file is read: it may be on a network. So both have a
+ * deadline. */
 static void answer_late(struct gm_session *session)
 {
-    if (is_awaited(session) && gm_now() < session->answer_by) {
+    const bool is_awaited = session->reading || gm_machine_is_trimming(session->all->machine);
+    if (is_awaited && gm_now() < session->answer_by) {
         uv_timer_start(&session->timer, on_timer, GM_SESSION_RETRY_MS, 0);
-        return;
+    } else if (session->reading) {
+        answer_config(session, true, "it takes long to read the configuration: see the log");
+    } else {
+        end_waiting(session);
+        if (gm_session_send(session, GM_MSG_TRIM_IS, &session->trimmed, NULL, 0, NULL, 0) == 0)
+            watch(session);
     }
-    session->answer_by = 0;
-    uv_timer_start(&session->timer, on_timer, GM_SESSION_PATIENCE_MS, 0);
-    if (session->reading)
-        answer_config(session);
-    else if (gm_session_send(session, GM_MSG_TRIM_IS, &session->trimmed, NULL, 0, NULL, 0) == 0)
-        watch(session);
 }
 
 static void config(struct gm_session *session, const struct gm_msg_config *body)

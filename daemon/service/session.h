@@ -62,6 +62,9 @@ void gm_session_end(struct gm_session *session, enum gm_refusal reason, const ch
  * descriptor of the connection, which hangs up when nobody has it any more. -1: nobody has. */
 int gm_session_keep(struct gm_session *session);
 
+/* As gm_reload_done: answers who asked for that reading. `sessions` is a struct gm_sessions. */
+void gm_sessions_config_is(void *sessions, uint64_t number, bool is_refused, const char *outcome);
+
 /* How many apps are joined. */
 uint32_t gm_sessions_apps(const struct gm_sessions *sessions);
 

@@ -57,6 +57,19 @@ printf '%s\n' 'slice = 300ms' 'drain-deadline = 6s' "rule = command=gm_worker_pr
 "$ctl" config reload > "$dir/said" || fail "config reload"
 [ "$(cat "$dir/said")" = "changed: drain-deadline; need a restart: slice" ] || fail "config reload says $(cat "$dir/said")"
 "$ctl" config show | grep -qx 'drain-deadline = 6s' || fail "config reload changed nothing"
+# Who asks for a check is told of that one, also if a SIGHUP has the file read again before the answer.
+for n in 1 2 3 4; do
+    sed -i "s/^drain-deadline = .*/drain-deadline = 6.${n}s/" "$conf"
+    "$ctl" config check > "$dir/said" 2>&1 &
+    checker=$!
+    sleep 0.006
+    kill -HUP "$(pid_of daemon)"
+    wait "$checker"
+    grep -qE '^would change: drain-deadline|^need a restart: slice$|at this moment' "$dir/said" ||
+        fail "config check beside a SIGHUP says $(cat "$dir/said")"
+done
+printf '%s\n' 'slice = 300ms' 'drain-deadline = 6s' "rule = command=gm_worker_proc* class=batch weight=0.5" > "$conf"
+"$ctl" config reload > "$dir/said" || fail "config reload"
 echo 'idel = 3s' > "$conf"
 for word in check reload; do
     ! "$ctl" config "$word" > "$dir/said" 2>&1 || fail "config $word takes a mistake"
