@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -22,7 +23,9 @@
 
 #define GM_MPS_LOOKS 2u /* at the server, after one of its programs has ended */
 
-#define GM_MPS_DEFAULT "/tmp/nvidia-mps" /* where the driver looks without the variable */
+/* Where the driver looks without the variable. */
+#define GM_MPS_DEFAULT_BASE "/tmp"
+#define GM_MPS_DEFAULT "nvidia-mps"
 
 #define COST                                                                                       \
     "a fatal fault of one program ends the work of all of this user that share with it, and "      \
@@ -121,12 +124,21 @@ static void settle(struct server *server)
         server->all->settled(server->all->arg, server->uid);
 }
 
+/* Whether a process is of that user and in that session. */
+static bool is_in_session(pid_t pid, uid_t uid, pid_t session)
+{
+    char name[32];
+    struct stat found;
+    snprintf(name, sizeof name, "/proc/%d", (int)pid);
+    return pid > 1 && getsid(pid) == session && stat(name, &found) == 0 && found.st_uid == uid;
+}
+
 /* A process of the group that the control daemon led is still there, so nobody else has its number.
- */
+ * The user says which, so it must be theirs. */
 static bool has_group(const struct server *server)
 {
     return server->group > 1 &&
-           (server->has_control || (server->listed > 1 && getsid(server->listed) == server->group));
+           (server->has_control || is_in_session(server->listed, server->uid, server->group));
 }
 
 static void end_group(const struct server *server, int number)
@@ -153,6 +165,16 @@ static void give_up(struct server *server, const char *why)
 
 /* ---- folders ---- */
 
+/* Open what is below `parent`. It follows no link and enters no other file system: the user made
+ * what is there, and what it leads to may not answer. */
+static int open_below(int parent, const char *name, uint64_t flags)
+{
+    const struct open_how how = {.flags = flags | O_NOFOLLOW | O_CLOEXEC,
+                                 .resolve =
+                                     RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV | RESOLVE_BENEATH};
+    return (int)syscall(SYS_openat2, parent, name, &how, sizeof how);
+}
+
 /* The folder `name` in `parent`, of that user. Returns its descriptor or -errno. */
 static int open_folder(int parent, const char *name, uid_t uid, gid_t gid, mode_t mode)
 {
@@ -160,7 +182,8 @@ static int open_folder(int parent, const char *name, uid_t uid, gid_t gid, mode_
     const bool is_made = mkdirat(parent, name, 0700) == 0;
     if (!is_made && errno != EEXIST)
         return -errno;
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = parent == AT_FDCWD ? open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+                                : open_below(parent, name, O_RDONLY | O_DIRECTORY);
     if (fd < 0)
         return -errno;
     int error = fstat(fd, &found) ? -errno : 0;
@@ -199,19 +222,39 @@ static int make_folders(struct server *server)
     return log < 0 ? log : 0;
 }
 
-/* Whether a control daemon listens there. A socket of another type says "wrong type" if it lives,
- * and "refused" if it does not. */
-static bool is_alive(const char *pipe)
+/* Whether a control daemon listens in `folder`, which is below `base`, and whose it is. A socket of
+ * another type says "wrong type" if it lives, and "refused" if it does not. */
+static bool listens(const char *base, const char *folder, uid_t *owner)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return false;
-    snprintf(at.sun_path, sizeof at.sun_path, "%s/control", pipe);
-    const bool is_there =
-        connect(fd, (const struct sockaddr *)&at, sizeof at) == 0 || errno == EPROTOTYPE;
-    close(fd);
+    struct stat found;
+    char name[64];
+    bool is_there = false;
+    snprintf(name, sizeof name, "%s/control", folder);
+    const int parent = open(base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int file = parent < 0 ? -1 : open_below(parent, name, O_PATH);
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (file >= 0 && fd >= 0 && fstat(file, &found) == 0) {
+        *owner = found.st_uid;
+        snprintf(at.sun_path, sizeof at.sun_path, "/proc/self/fd/%d", file);
+        is_there = connect(fd, (const struct sockaddr *)&at, sizeof at) == 0 || errno == EPROTOTYPE;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (file >= 0)
+        close(file);
+    if (parent >= 0)
+        close(parent);
     return is_there;
+}
+
+/* Whether one of this user listens there. */
+static bool is_alive(const struct server *server)
+{
+    char folder[32];
+    uid_t owner;
+    snprintf(folder, sizeof folder, "%u/pipe", server->uid);
+    return listens(server->all->base, folder, &owner);
 }
 
 /* ---- processes ---- */
@@ -337,12 +380,12 @@ static uint64_t linger(const struct server *server)
  */
 static void name_others(struct server *server)
 {
-    struct stat found;
     char user[GM_USERS_NAME];
-    if (lstat(GM_MPS_DEFAULT, &found) == 0 && S_ISDIR(found.st_mode) &&
-        found.st_uid != server->uid && is_alive(GM_MPS_DEFAULT))
-        say(server, GM_LOG_INFO, "that of %s in " GM_MPS_DEFAULT " is left alone",
-            gm_users_name(found.st_uid, user));
+    uid_t owner;
+    if (listens(GM_MPS_DEFAULT_BASE, GM_MPS_DEFAULT, &owner) && owner != server->uid)
+        say(server, GM_LOG_INFO,
+            "that of %s in " GM_MPS_DEFAULT_BASE "/" GM_MPS_DEFAULT " is left alone",
+            gm_users_name(owner, user));
 }
 
 static void become_ready(struct server *server)
@@ -445,7 +488,9 @@ static void run_tool(struct server *server, enum errand errand)
         snprintf(command, sizeof command, "get_server_status %d\n", (int)server->listed);
         break;
     case ERRAND_QUIT:
-        snprintf(command, sizeof command, server->is_left ? "quit\n" : "quit -t 1\n");
+        /* Programs of one that is left, or of an earlier daemon, run on. */
+        snprintf(command, sizeof command,
+                 server->is_left || server->state == GM_MPS_OLD ? "quit\n" : "quit -t 1\n");
         break;
     default:
         snprintf(command, sizeof command, "get_server_list\n");
@@ -576,15 +621,12 @@ static void begin(struct server *server)
         give_up(server, why);
         return;
     }
-    if (!is_alive(server->pipe)) {
+    if (!is_alive(server)) {
         spawn_control(server);
         return;
     }
     server->state = GM_MPS_OLD;
     server->until = gm_now() + GM_MPS_START_NS;
-    server->is_left = true; /* its programs may live */
-    run_tool(server, ERRAND_QUIT);
-    server->is_left = false;
     look_in(server, GM_MPS_LOOK_NS);
 }
 
@@ -627,11 +669,12 @@ static void tick_starting(struct server *server)
 
 static void tick_old(struct server *server)
 {
-    if (!is_alive(server->pipe)) {
+    if (!is_alive(server)) {
         spawn_control(server);
     } else if (gm_now() >= server->until) {
         give_up(server, "that of an earlier daemon still serves programs");
     } else {
+        run_tool(server, ERRAND_QUIT); /* again, if the last one did not help */
         look_in(server, GM_MPS_LOOK_NS);
     }
 }

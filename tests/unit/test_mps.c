@@ -181,7 +181,7 @@ static void shares_and_ends(void **state)
     assert_int_equal(join(one), GM_MPS_JOINED);
     assert_int_equal(join(one), GM_MPS_JOINED); /* once all the same */
     assert_int_equal(join(two), GM_MPS_JOINED);
-    assert_true(is_alive(answer_pipe));
+    assert_true(is_alive(&mps->server[0]));
     assert_non_null(strstr(answer_text, "fatal fault"));
     assert_int_equal(seen().n, 2);
     assert_int_equal(starts("-f"), 1);
@@ -191,7 +191,7 @@ static void shares_and_ends(void **state)
     assert_int_equal(seen().state, GM_MPS_READY);
     end_program(two);
     RUN_UNTIL(seen().state == GM_MPS_OFF);
-    assert_false(is_alive(answer_pipe));
+    assert_false(is_alive(&mps->server[0]));
     /* and anew */
     assert_int_equal(join(getpid()), GM_MPS_SOON);
     RUN_UNTIL(n_settled == 2);
@@ -383,6 +383,90 @@ static const char *told(const char *key)
 
 #define STRANGER 65534u
 
+/* The user may put anything where the control daemon's socket is. */
+static void control_is_no_socket(void **state)
+{
+    char pipe[96], control[104], real[96];
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    (void)state;
+    join(getpid());
+    RUN_UNTIL(n_settled == 1);
+    RUN_UNTIL(seen().state == GM_MPS_OFF);
+    struct server *const server = &mps->server[0];
+    snprintf(pipe, sizeof pipe, "%s/sock.mps/%u/pipe", dir, geteuid());
+    snprintf(control, sizeof control, "%s/control", pipe);
+    snprintf(real, sizeof real, "%s/real", dir);
+    snprintf(at.sun_path, sizeof at.sun_path, "%s", control);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at) || listen(fd, 1), 0);
+    assert_true(is_alive(server));
+    /* a link to it, in the same file system */
+    assert_int_equal(rename(control, real) || symlink("../../../real", control), 0);
+    assert_false(is_alive(server));
+    assert_int_equal(unlink(control) || mkfifo(control, 0600), 0);
+    assert_false(is_alive(server));
+    assert_int_equal(unlink(control) || rename(real, control), 0);
+    assert_true(is_alive(server));
+    /* a link to its folder */
+    assert_int_equal(rename(pipe, real) || symlink("../../real", pipe), 0);
+    assert_false(is_alive(server));
+    assert_int_equal(unlink(pipe) || rename(real, pipe), 0);
+    close(fd);
+    assert_false(is_alive(server));
+}
+
+/* What an earlier daemon left is told to end until it ends. */
+static void earlier_one_is_deaf(void **state)
+{
+    char script[512];
+    (void)state;
+    join(getpid());
+    RUN_UNTIL(n_settled == 1);
+    const struct gm_mps_view view = seen();
+    RUN_UNTIL(seen().state == GM_MPS_OFF);
+    const pid_t old = fork();
+    if (old == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        unsetenv("CUDA_VISIBLE_DEVICES");
+        setenv("CUDA_MPS_PIPE_DIRECTORY", view.pipe, 1);
+        setenv("CUDA_MPS_LOG_DIRECTORY", view.pipe, 1);
+        execl(GM_FAKE_MPS, GM_FAKE_MPS, "-f", NULL);
+        _exit(1);
+    }
+    RUN_UNTIL(is_alive(&mps->server[0]));
+    snprintf(script, sizeof script,
+             "[ \"$1\" = -f ] || [ -e %s/asked ] || { touch %s/asked; exit 1; }\nexec " GM_FAKE_MPS
+             " \"$@\"",
+             dir, dir);
+    put_tool(script);
+    assert_int_equal(join(getpid()), GM_MPS_SOON);
+    RUN_UNTIL(n_settled == 2);
+    assert_int_equal(join(getpid()), GM_MPS_JOINED);
+    assert_int_equal(waitpid(old, NULL, 0), old);
+}
+
+/* No process of another user makes root signal a group. */
+static void listed_is_of_another(void **state)
+{
+    struct gm_mps all = {.loop = &loop};
+    (void)state;
+    const pid_t other = fork();
+    if (other == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        setsid();
+        for (;;)
+            pause();
+    }
+    RUN_UNTIL(getsid(other) == other);
+    struct server server = {.all = &all, .uid = geteuid(), .listed = other, .group = other};
+    assert_true(has_group(&server));
+    server.uid++;
+    assert_false(has_group(&server));
+    end_group(&server, SIGKILL);
+    assert_int_equal(waitpid(other, NULL, WNOHANG), 0);
+    end_program(other);
+}
+
 /* Root's daemon starts it as the user, with what users have and not with what a service has. */
 static void as_the_user(void **state)
 {
@@ -532,6 +616,9 @@ int main(void)
         TEST(closes),
         TEST(is_slow),
         TEST(closes_without_it),
+        TEST(control_is_no_socket),
+        TEST(earlier_one_is_deaf),
+        TEST(listed_is_of_another),
         TEST(as_the_user),
         TEST(helper_is_missing),
     };
