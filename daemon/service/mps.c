@@ -46,8 +46,8 @@ struct member {
     bool is_there;
 };
 
-/* What the tool is asked. */
-enum errand { ERRAND_NONE, ERRAND_LIST, ERRAND_START, ERRAND_STATUS, ERRAND_QUIT };
+/* What the tool is asked. CLEAR: not the tool, rm empties the folders. */
+enum errand { ERRAND_NONE, ERRAND_LIST, ERRAND_START, ERRAND_STATUS, ERRAND_QUIT, ERRAND_CLEAR };
 
 struct server {
     struct gm_mps *all;
@@ -222,6 +222,23 @@ static int make_folders(struct server *server)
     return log < 0 ? log : 0;
 }
 
+/* If they are empty. */
+static void remove_folders(const struct server *server)
+{
+    char name[16];
+    snprintf(name, sizeof name, "%u", server->uid);
+    const int base = open(server->all->base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int own = base < 0 ? -1 : open_below(base, name, O_PATH | O_DIRECTORY);
+    if (own >= 0) {
+        unlinkat(own, "pipe", AT_REMOVEDIR);
+        unlinkat(own, "log", AT_REMOVEDIR);
+        close(own);
+        unlinkat(base, name, AT_REMOVEDIR);
+    }
+    if (base >= 0)
+        close(base);
+}
+
 /* Whether a control daemon listens in `folder`, which is below `base`, and whose it is. A socket of
  * another type says "wrong type" if it lives, and "refused" if it does not. */
 static bool listens(const char *base, const char *folder, uid_t *owner)
@@ -299,7 +316,7 @@ static int oom_score(void)
  * then, and the helpers change the user. They also take back what the service has and users have
  * not: its limits and its protection from lack of memory. Returns 0 or -errno. */
 static int spawn(struct server *server, uv_process_t *process, uv_exit_cb on_exit,
-                 const char *argument, int in, int out)
+                 const char *const *program, int in, int out)
 {
     char path[PATH_MAX], libraries[PATH_MAX], pipe[GM_PIPE_MAX + 32], log[GM_PIPE_MAX + 32];
     char score[16], locked[64], files[64], uid[16], gid[16], user[GM_USERS_NAME];
@@ -318,27 +335,26 @@ static int spawn(struct server *server, uv_process_t *process, uv_exit_cb on_exi
     snprintf(gid, sizeof gid, "%u", server->gid);
     /* A user without a name has no groups. */
     const bool is_named = strcmp(gm_users_name(server->uid, user), uid) != 0;
-    const char *args[] = {helpers[0],
-                          "-n",
-                          score,
-                          "--",
-                          helpers[1],
-                          locked,
-                          files,
-                          "--",
-                          helpers[2],
-                          "--reuid",
-                          uid,
-                          "--regid",
-                          gid,
-                          is_named ? "--init-groups" : "--clear-groups",
-                          "--inh-caps=-all",
-                          "--",
-                          GM_MPS_TOOL,
-                          argument,
-                          NULL};
-    const char *const *const used =
-        geteuid() == 0 ? args : args + sizeof args / sizeof args[0] - 3; /* the program itself */
+    const char *args[24] = {helpers[0],
+                            "-n",
+                            score,
+                            "--",
+                            helpers[1],
+                            locked,
+                            files,
+                            "--",
+                            helpers[2],
+                            "--reuid",
+                            uid,
+                            "--regid",
+                            gid,
+                            is_named ? "--init-groups" : "--clear-groups",
+                            "--inh-caps=-all",
+                            "--"};
+    const size_t n_helping = 16, n_args = sizeof args / sizeof args[0];
+    for (size_t i = 0; program[i] && n_helping + i + 1 < n_args; i++)
+        args[n_helping + i] = program[i];
+    const char *const *const used = geteuid() == 0 ? args : args + n_helping;
     uv_stdio_container_t stdio[3] = {
         {.flags = UV_IGNORE}, {.flags = UV_IGNORE}, {.flags = UV_IGNORE}};
     if (in >= 0)
@@ -478,8 +494,11 @@ static void run_tool(struct server *server, enum errand errand)
 {
     char command[64];
     int out[2];
+    const char *const tool[] = {GM_MPS_TOOL, NULL};
+    const char *const clear[] = {"rm", "-rf", "--", server->pipe, server->log, NULL};
     if (server->has_tool)
         return;
+    server->errand = errand;
     switch (errand) {
     case ERRAND_START:
         snprintf(command, sizeof command, "start_server -uid %u\n", server->uid);
@@ -502,13 +521,13 @@ static void run_tool(struct server *server, enum errand errand)
         lseek(in, 0, SEEK_SET) != 0 || pipe2(out, O_CLOEXEC) != 0)
         goto no_pipe;
     fcntl(out[0], F_SETFL, O_NONBLOCK);
-    server->errand = errand;
     server->has_tool = true;
     server->is_tool_over = false;
     server->tool_out = out[0];
     server->tool_until = gm_now() + GM_MPS_TOOL_NS;
     server->tool.data = server;
-    if (spawn(server, &server->tool, on_tool_exit, NULL, in, out[1]) != 0)
+    if (spawn(server, &server->tool, on_tool_exit, errand == ERRAND_CLEAR ? clear : tool, in,
+              out[1]) != 0)
         close_tool(server);
     close(out[1]);
 no_pipe:
@@ -531,6 +550,8 @@ static void become_off(struct server *server)
     server->state = GM_MPS_OFF;
     server->is_wanted = false;
     server->listed = 0;
+    if (!server->is_left)
+        remove_folders(server);
     if (is_wanted)
         begin(server);
     else
@@ -544,7 +565,7 @@ static void on_control_closed(uv_handle_t *handle)
     if (!server->is_left)
         end_group(server, SIGTERM); /* a server that stays behind */
     if (server->state == GM_MPS_ENDING)
-        become_off(server);
+        look_in(server, 0);
     else if (server->state == GM_MPS_UNUSABLE)
         look_in(server, GM_S);
 }
@@ -568,6 +589,7 @@ static void on_control_exit(uv_process_t *process, int64_t status, int number)
 
 static void spawn_control(struct server *server)
 {
+    const char *const control[] = {GM_MPS_TOOL, "-f", NULL};
     char why[sizeof server->why];
     server->state = GM_MPS_STARTING;
     server->until = gm_now() + GM_MPS_START_NS;
@@ -576,7 +598,7 @@ static void spawn_control(struct server *server)
     server->listed = 0;
     server->control.data = server;
     server->has_control = true;
-    const int error = spawn(server, &server->control, on_control_exit, "-f", -1, -1);
+    const int error = spawn(server, &server->control, on_control_exit, control, -1, -1);
     if (error == 0) {
         server->group = server->control.pid;
         look_in(server, GM_MPS_LOOK_NS);
@@ -697,7 +719,15 @@ static void tick_ending(struct server *server)
 {
     const uint64_t now = gm_now();
     if (!server->has_control) {
-        become_off(server);
+        const bool is_cleared = server->is_left || server->errand == ERRAND_CLEAR;
+        if (is_cleared && !server->has_tool) {
+            become_off(server);
+            return;
+        }
+        if (server->is_left && now >= server->until)
+            close_tool(server);
+        run_tool(server, ERRAND_CLEAR);
+        look_in(server, GM_MPS_LOOK_NS);
         return;
     }
     if (server->errand != ERRAND_QUIT)

@@ -19,6 +19,7 @@
  *
  * Nothing that the control daemon or its tool does is waited for without a limit, and what it
  * writes is read to GM_MPS_OUTPUT bytes. The user owns the two folders, and nothing above them.
+ * The folders go when it has ended: the user's rm empties them, as the user may put anything there.
  *
  * Owns struct gm_mps, those folders and processes. Called by session.c, main, and by control.c
  * for the status. Calls common/. Loop thread only.

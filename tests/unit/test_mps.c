@@ -393,6 +393,7 @@ static void control_is_no_socket(void **state)
     RUN_UNTIL(n_settled == 1);
     RUN_UNTIL(seen().state == GM_MPS_OFF);
     struct server *const server = &mps->server[0];
+    assert_int_equal(make_folders(server), 0);
     snprintf(pipe, sizeof pipe, "%s/sock.mps/%u/pipe", dir, geteuid());
     snprintf(control, sizeof control, "%s/control", pipe);
     snprintf(real, sizeof real, "%s/real", dir);
@@ -415,6 +416,39 @@ static void control_is_no_socket(void **state)
     assert_false(is_alive(server));
 }
 
+/* Nothing of what MPS and its user put into the folders stays, and nothing that a link leads to
+ * goes. */
+static void clears(void **state)
+{
+    char inner[160], kept[96], base[96];
+    struct stat found;
+    (void)state;
+    const uid_t uid = geteuid() == 0 ? STRANGER : geteuid();
+    if (geteuid() == 0) {
+        chmod(dir, 0711);
+        put_tool(NULL);
+        snprintf(inner, sizeof inner, "%s/bin/" GM_MPS_TOOL, dir);
+        assert_int_equal(symlink(GM_FAKE_MPS, inner), 0);
+    }
+    gm_mps_join(mps, getpid(), uid, uid, answer_pipe, answer_text, sizeof answer_text);
+    RUN_UNTIL(n_settled == 1);
+    assert_int_equal(seen().state, GM_MPS_READY);
+    snprintf(kept, sizeof kept, "%s/kept", dir);
+    assert_int_equal(mkdir(kept, 0777) || chmod(kept, 0777), 0);
+    snprintf(inner, sizeof inner, "%s/file", kept);
+    close(open(inner, O_CREAT | O_WRONLY, 0666));
+    snprintf(base, sizeof base, "%s/sock.mps/%u", dir, uid);
+    snprintf(inner, sizeof inner, "%s/log/link", base);
+    assert_int_equal(symlink(kept, inner), 0);
+    snprintf(inner, sizeof inner, "%s/log/folder", base);
+    assert_int_equal(mkdir(inner, 0700) || chown(inner, uid, uid), 0);
+    RUN_UNTIL(seen().state == GM_MPS_OFF);
+    assert_int_equal(stat(base, &found), -1);
+    assert_int_equal(errno, ENOENT);
+    snprintf(inner, sizeof inner, "%s/file", kept);
+    assert_int_equal(stat(inner, &found), 0);
+}
+
 /* What an earlier daemon left is told to end until it ends. */
 static void earlier_one_is_deaf(void **state)
 {
@@ -424,6 +458,7 @@ static void earlier_one_is_deaf(void **state)
     RUN_UNTIL(n_settled == 1);
     const struct gm_mps_view view = seen();
     RUN_UNTIL(seen().state == GM_MPS_OFF);
+    assert_int_equal(make_folders(&mps->server[0]), 0);
     const pid_t old = fork();
     if (old == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -619,6 +654,7 @@ int main(void)
         TEST(control_is_no_socket),
         TEST(earlier_one_is_deaf),
         TEST(listed_is_of_another),
+        TEST(clears),
         TEST(as_the_user),
         TEST(helper_is_missing),
     };
