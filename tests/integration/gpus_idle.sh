@@ -29,7 +29,7 @@ await_ready third
 
 # The one on both waits for its turn on GPU 1, and the third one has GPU 0; until the first one goes first.
 waits() {
-    is_up && app_of "$(pid_of both)" > "$dir/both" && grep -q '"gpu":0.*"state":"waiting".*itsotherGPUs' "$dir/both"
+    is_up && app_of "$(pid_of both)" > "$dir/both" && grep -q '"gpu":0.*"state":"waiting".*"reason":"gpus"' "$dir/both"
 }
 within "$patience" waits || fail "both does not wait: $(app_of "$(pid_of both)")"
 for turn in 1 2; do
