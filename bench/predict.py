@@ -12,13 +12,12 @@ one       the same in one allocation: kernels get its address and an index
 all       one that touches all it has
 hidden    pieces, and --hidden bytes more by pointers that lie in device memory
 
-A mark reaches to the next place of its allocation that was ever marked. Beside that: the same if it stood for its whole
+A mark reaches to the end of its allocation. Beside that: the same if it stood for its whole
 allocation. What is predicted for a window is what was marked in the one before or in itself. False negatives are bytes
 that were touched and not predicted, false positives bytes that were predicted and not touched, both in percent of what was
 touched, over all windows.
 """
 
-import bisect
 import os
 import struct
 import time
@@ -104,14 +103,8 @@ def truth_of(pieces):
 
 def predicted(windows, since):
     """Which places these marks stand for, from that window on; and the same by allocation."""
-    known = [place for place, window in enumerate(windows) if window]
-    found = [False] * len(windows)
-    for place in known:
-        if windows[place] >= since:
-            after = bisect.bisect_right(known, place)
-            end = known[after] if after < len(known) else len(windows)
-            found[place:end] = [True] * (end - place)
-    return found, [any(windows[place] >= since for place in known)] * len(windows)
+    first = next((place for place, window in enumerate(windows) if window >= since), len(windows))
+    return [place >= first for place in range(len(windows))], [first < len(windows)] * len(windows)
 
 
 def compare(allocations, marks, window):
