@@ -114,8 +114,8 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import predict
 
-# A mark reaches to the next that ever was; one that is too old says only where others end.
-assert predict.predicted([0, 5, 0, 2, 0, 0], 4) == ([False, True, True, False, False, False], [True] * 6)
+# A mark reaches to the end of its allocation; one that is too old says nothing.
+assert predict.predicted([0, 5, 0, 2, 0, 0], 4) == ([False, True, True, True, True, True], [True] * 6)
 assert predict.predicted([0, 3, 0, 2], 4) == ([False] * 4, [False] * 4)
 assert predict.predicted([7, 0, 0], 7)[0] == [True] * 3
 
