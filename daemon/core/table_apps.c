@@ -78,6 +78,7 @@ bool gm_table_add_app(struct gm_table *table, uint32_t app, uint32_t uid)
         a->away[t] = empty_list;
     for (unsigned c = 0; c < GM_CHUNK_CLASSES; c++)
         a->by_class[c] = empty_list;
+    gm_ledger_set_app(&table->ledger, app, uid);
     return true;
 }
 
@@ -100,6 +101,7 @@ void gm_table_remove_app(struct gm_table *table, uint32_t app)
     assert(a->is_used && a->committed == 0 && a->allocations.count == 0);
     gm_table_set_silent(table, app, false);
     a->is_used = false;
+    gm_ledger_end_app(&table->ledger, app);
     gm_pool_at(table, a->pool)->apps--;
     memset(gm_bits_at(table, table->imports, app), 0, gm_table_row(table->max_frames));
 }
@@ -109,6 +111,11 @@ void gm_table_watch(struct gm_table *table, void (*on_turn)(void *arg, const str
 {
     table->on_turn = on_turn;
     table->on_turn_arg = arg;
+}
+
+void gm_table_keep_ledger(struct gm_table *table, const struct gm_ledger *ledger)
+{
+    table->ledger = *ledger;
 }
 
 void gm_table_set_budget(struct gm_table *table, uint64_t bytes)
@@ -163,13 +170,17 @@ uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t 
         gm_allocation_at(table, a->allocations.head)->prev = index;
     a->allocations.head = index;
     a->allocations.count++;
+    gm_ledger_begin_allocation(&table->ledger, index, va, bytes);
+    uint32_t ordinal = 0;
     uint32_t *link = &allocation->first;
     for (uint64_t left = bytes; left > 0; left -= gm_class_bytes(gm_chunk_next(left))) {
         const uint32_t chunk =
             gm_table_add_chunk(table, index, va + bytes - left, gm_chunk_next(left));
+        gm_ledger_add_chunk(&table->ledger, chunk, index, ordinal++);
         *link = chunk;
         link = &gm_chunk_at(table, chunk)->sibling;
     }
+    gm_ledger_commit_allocation(&table->ledger, index, app, false);
     table->is_plan_stale = true;
     return index;
 }
@@ -196,6 +207,7 @@ void gm_table_free_allocation(struct gm_table *table, uint32_t index, struct gm_
 {
     struct gm_allocation *allocation = gm_allocation_at(table, index);
     assert(!allocation->is_freed);
+    gm_ledger_commit_allocation(&table->ledger, index, allocation->app, true);
     allocation->is_freed = true;
     allocation->is_pending = false;
     allocation->last = last;
@@ -244,6 +256,7 @@ void gm_table_end_allocation(struct gm_table *table, uint32_t index)
     if (allocation->next != GM_NONE)
         gm_allocation_at(table, allocation->next)->prev = allocation->prev;
     app->allocations.count--;
+    gm_ledger_end_allocation(&table->ledger, index);
     allocation->app = GM_NONE;
     allocation->next = table->free_allocation;
     table->free_allocation = index;

@@ -19,6 +19,8 @@ void gm_table_remove_app(struct gm_table *table, uint32_t app);
 /* Who is told of turns. */
 void gm_table_watch(struct gm_table *table, void (*on_turn)(void *arg, const struct gm_turn *turn),
                     void *arg);
+/* The ledger that is written from now on, which is empty, as the table is. */
+void gm_table_keep_ledger(struct gm_table *table, const struct gm_ledger *ledger);
 void gm_table_set_budget(struct gm_table *table, uint64_t bytes);
 /* Set what of its memory an app may not have on the GPU. */
 void gm_table_set_beyond(struct gm_table *table, uint32_t app, uint64_t bytes);

@@ -397,6 +397,7 @@ void gm_table_put(struct gm_table *table, uint32_t index, bool is_on_host)
     table->on_host += is_on_host ? size : -size;
     count_kept(table, chunk->app, is_on_host ? 1 : -1);
     list_chunk(table, index);
+    gm_ledger_put(&table->ledger, index, is_on_host);
     table->is_plan_stale = true;
 }
 
@@ -574,6 +575,40 @@ void gm_table_map_again(struct gm_table *table, uint32_t index)
     chunk->copy_pending = chunk->is_given_up = false;
 }
 
+/* Where its data is, as it rests. */
+static void commit_place(struct gm_table *table, uint32_t index)
+{
+    const struct gm_chunk *chunk = &table->chunks[index];
+    const bool is_in_frame = chunk->tier == GM_TIER_GPU;
+    const struct gm_ledger_place place = {
+        .where = is_in_frame                   ? GM_LEDGER_IN_FRAME
+                 : chunk->tier == GM_TIER_NONE ? GM_LEDGER_NOWHERE
+                                               : GM_LEDGER_AT_PAGE,
+        .tier = is_in_frame ? GM_TIER_NONE : (enum gm_tier)chunk->tier,
+        .index = is_in_frame ? chunk->frame : chunk->page,
+        .is_on_host = chunk->is_on_host};
+    if (!chunk->is_freed)
+        gm_ledger_set_place(&table->ledger, index, &place);
+}
+
+/* It leaves its frame, which others may write as soon as copy out number `fence` has ended. */
+static void commit_leaving(struct gm_table *table, const struct gm_chunk *chunk, uint32_t index,
+                           uint64_t fence)
+{
+    const bool has_page = chunk->page != GM_NONE;
+    const struct gm_ledger_place place = {.where = fence != 0 ? GM_LEDGER_OUT
+                                                   : has_page ? GM_LEDGER_AT_PAGE
+                                                              : GM_LEDGER_NOWHERE,
+                                          .tier = fence == 0 && has_page ? GM_TIER_PINNED
+                                                                         : GM_TIER_NONE,
+                                          .index = fence != 0 ? chunk->frame : chunk->page,
+                                          .page = chunk->page,
+                                          .number = fence,
+                                          .is_on_host = chunk->is_on_host};
+    if (!chunk->is_freed)
+        gm_ledger_set_place(&table->ledger, index, &place);
+}
+
 bool gm_table_settle(struct gm_table *table, uint32_t index)
 {
     struct gm_chunk *chunk = gm_chunk_at(table, index);
@@ -582,13 +617,18 @@ bool gm_table_settle(struct gm_table *table, uint32_t index)
     chunk->is_given_up = false;
     table->has_settled = true;
     table->is_plan_stale = table->is_plan_stale || has_failed || chunk->is_freed;
-    return gm_table_turn_chunk(table, index, has_failed ? GM_CHUNK_EV_FAIL : GM_CHUNK_EV_DONE);
+    if (!gm_table_turn_chunk(table, index, has_failed ? GM_CHUNK_EV_FAIL : GM_CHUNK_EV_DONE))
+        return false;
+    if (!has_failed)
+        commit_place(table, index);
+    return true;
 }
 
 void gm_table_leave_frame(struct gm_table *table, uint32_t index, uint64_t fence)
 {
     struct gm_chunk *chunk = gm_chunk_at(table, index);
     const uint32_t frame = chunk->frame;
+    commit_leaving(table, chunk, index, fence);
     if (fence != 0)
         gm_frame_at(table, frame)->fence = fence;
     gm_table_free_frame(table, frame);
@@ -667,6 +707,7 @@ bool gm_table_end_chunk(struct gm_table *table, uint32_t index)
     assert(chunk->is_freed && chunk->frame == GM_NONE && chunk->shadow == GM_SHADOW_NONE);
     if (!gm_table_turn_chunk(table, index, GM_CHUNK_EV_END))
         return false;
+    gm_ledger_end_chunk(&table->ledger, index);
     bool is_last = --gm_allocation_at(table, chunk->allocation)->chunks == 0;
     chunk->next = table->free_chunk;
     chunk->app = GM_NONE;

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "daemon/core/table_adopt.h"
 #include "daemon/core/table_write.h"
 
 /* The pool of `uid`, else an unused one, else GM_NONE. */
@@ -44,11 +45,26 @@ static void count_fixed(struct gm_table *table, const struct gm_frame *frame, ui
     table->orphaned += bytes; /* likewise */
 }
 
+/* As it is now. */
+static void commit_frame(const struct gm_table *table, uint32_t index)
+{
+    const struct gm_frame *frame = &table->frames[index];
+    gm_ledger_set_frame(
+        &table->ledger, index,
+        &(struct gm_ledger_frame){.share = frame->share,
+                                  .page = frame->page,
+                                  .uid = table->pools[frame->pool].uid,
+                                  .class = frame->class,
+                                  .is_host = frame->is_host,
+                                  .is_condemned = frame->state == GM_FRAME_CONDEMNED});
+}
+
 void gm_table_fix_frame(struct gm_table *table, uint32_t index, uint32_t share)
 {
     struct gm_frame *frame = gm_frame_at(table, index);
     frame->share = share;
     count_fixed(table, frame, gm_class_bytes(frame->class));
+    commit_frame(table, index);
 }
 
 static void unfix(struct gm_table *table, struct gm_frame *frame)
@@ -158,17 +174,36 @@ uint32_t gm_table_add_frame(struct gm_table *table, uint32_t pool, unsigned clas
     uint32_t index = GM_NONE;
     if (gm_class_bytes(class) <= table->budget - table->allocated)
         index = new_frame(table, pool, class, false);
-    if (index != GM_NONE)
-        table->allocated += gm_class_bytes(class);
+    if (index == GM_NONE)
+        return GM_NONE;
+    table->allocated += gm_class_bytes(class);
+    commit_frame(table, index);
     return index;
+}
+
+bool gm_table_adopt_frame(struct gm_table *table, uint32_t slot, const struct gm_ledger_frame *is)
+{
+    const uint32_t pool = gm_table_find_pool(table, is->uid);
+    if (pool == GM_NONE)
+        return false;
+    table->free_frame = slot;
+    new_frame(table, pool, is->class, is->is_host);
+    gm_frame_at(table, slot)->page = is->page;
+    gm_frame_at(table, slot)->is_dirty = true;
+    table->allocated += is->is_host ? 0 : gm_class_bytes(is->class);
+    table->budget = table->budget > table->allocated ? table->budget : table->allocated;
+    commit_frame(table, slot);
+    return true;
 }
 
 uint32_t gm_table_add_host_frame(struct gm_table *table, uint32_t index)
 {
     const struct gm_chunk *chunk = &table->chunks[index];
     const uint32_t frame = new_frame(table, table->apps[chunk->app].pool, chunk->class, true);
-    if (frame != GM_NONE)
-        gm_frame_at(table, frame)->page = chunk->page;
+    if (frame == GM_NONE)
+        return GM_NONE;
+    gm_frame_at(table, frame)->page = chunk->page;
+    commit_frame(table, frame);
     return frame;
 }
 
@@ -255,6 +290,7 @@ bool gm_table_condemn_frame(struct gm_table *table, uint32_t index, uint32_t exi
     table->ending -= gm_frame_ending(frame);
     frame->exit_of = exit_of;
     table->ending += gm_frame_ending(frame);
+    commit_frame(table, index);
     table->is_plan_stale = true; /* it may have counted on a free one */
     return true;
 }
@@ -267,6 +303,7 @@ void gm_table_keep_frame(struct gm_table *table, uint32_t index)
         !gm_table_turn_frame(table, index, GM_FRAME_EV_KEEP))
         return;
     frame->drops = frame->silent = 0;
+    commit_frame(table, index);
     table->is_plan_stale = true;
 }
 
@@ -300,6 +337,9 @@ static void set_bit(uint8_t *bits, uint32_t frame, bool is_set)
 
 static void set_import(struct gm_table *table, uint32_t frame, uint32_t app, bool is_set)
 {
+    if (gm_table_has_import(table, app, frame) == is_set)
+        return;
+    gm_ledger_set_import(&table->ledger, app, frame, is_set);
     set_bit(gm_bits_at(table, table->imports, app), frame, is_set);
 }
 
@@ -360,6 +400,7 @@ void gm_table_note_silence(struct gm_table *table, uint32_t app)
 void gm_table_destroy_frame(struct gm_table *table, uint32_t index)
 {
     assert(table->frames[index].state == GM_FRAME_CONDEMNED);
+    gm_ledger_end_frame(&table->ledger, index);
     gm_frame_at(table, index)->is_destroyed = true;
 }
 
@@ -368,6 +409,7 @@ void gm_table_end_frame(struct gm_table *table, uint32_t index)
     struct gm_frame *frame = gm_frame_at(table, index);
     if (!gm_table_turn_frame(table, index, GM_FRAME_EV_END))
         return;
+    gm_ledger_end_frame(&table->ledger, index);
     for (uint32_t app = 0; app < table->max_apps; app++)
         set_import(table, index, app, false);
     unfix(table, frame);

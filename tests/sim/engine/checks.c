@@ -834,6 +834,7 @@ void checks_run(void)
         check_waiting(i);
         events_run(machine.daemon.engines[i]);
         stays_look(machine.daemon.engines[i]);
+        ledger_run(i);
         check_held(i);
         check_ahead(i);
     }

@@ -19,6 +19,7 @@
  *   events.c     what the engines tell: every change of a state has a row; wrong events are planted
  *   checks.c     what must hold after every step
  *   stays.c      ... and what working sets must not cost
+ *   ledger.c     ... and that a new daemon would find all memory, wherever this one dies
  *
  * Everything is drawn from one seed, so a failure can be replayed. Virtual time passes only between
  * steps. A fake only queues work and never calls the engine from inside a call: what the engine asks
@@ -361,6 +362,7 @@ struct machine {
         uint64_t lasting;       /* ... places of work that lasted longer */
         uint64_t marks;         /* ... and what was read of them */
         uint64_t guilty, tries; /* steps of the check */
+        uint64_t ledgers;       /* that a new daemon could read */
         uint64_t holds;         /* gates that were closed so that memory can move */
     } sums;
 };
@@ -429,6 +431,14 @@ void mover_lose_context(uint32_t gpu);
 void program_unite(const struct program *p, const struct program *owner);
 /* Somebody runs with it. */
 bool program_has_team(const struct program *p);
+
+/* mover.c: copies out that have ended, as the GPU knows it. */
+uint64_t mover_ended(uint32_t gpu);
+
+/* ledger.c: when the engines have started; after each step; and when they have ended. */
+void ledger_begin(void);
+void ledger_run(uint32_t gpu);
+void ledger_end(void);
 
 /* events.c: takes what happens in an engine; and what it does after each step. */
 void events_take(struct gm_journal *journal, const struct gm_event *event);

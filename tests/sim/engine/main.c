@@ -64,14 +64,14 @@ static void run_seeds(uint64_t n, uint64_t from, uint64_t n_rare)
            " marks, %" PRIu64 " of work that lasted, %" PRIu64
            " times memory on the host was found guilty, %" PRIu64
            " times some was tried there; %" PRIu64 " machines had two GPUs; %" PRIu64
-           " times groups became one\n",
+           " times groups became one; %" PRIu64 " ledgers read\n",
            n, steps, seconds, machine.sums.joins, machine.sums.deaths, machine.sums.allocs,
            machine.sums.turns, machine.sums.copies, machine.sums.clean, machine.sums.clears,
            machine.sums.lowered, machine.sums.parks, machine.sums.inside, machine.sums.opens,
            machine.sums.deaf, machine.sums.lies, machine.sums.copied, machine.sums.faults,
            machine.sums.disk_errors, machine.sums.failed_maps, machine.sums.planted,
            machine.sums.windows, machine.sums.marks, machine.sums.lasting, machine.sums.guilty,
-           machine.sums.tries, machine.sums.doubles, machine.sums.unions);
+           machine.sums.tries, machine.sums.doubles, machine.sums.unions, machine.sums.ledgers);
     printf("all invariants hold\n");
 }
 

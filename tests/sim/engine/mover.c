@@ -47,6 +47,11 @@ static bool is_open(const struct gm_mover *mover)
     return false;
 }
 
+uint64_t mover_ended(uint32_t gpu)
+{
+    return movers[gpu] ? movers[gpu]->ways[GM_WAY_OUT].ended : UINT64_MAX;
+}
+
 static const char *name_of(enum gm_way way)
 {
     return way == GM_WAY_OUT ? "a copy out" : "a copy in";

@@ -297,6 +297,7 @@ void scenario_open(void)
     }
     machine.is_up = true;
     stays_begin();
+    ledger_begin();
     for (uint32_t i = 0; i < machine.n_gpus; i++)
         begin_watch(i);
 }
@@ -597,6 +598,7 @@ static void end_saving(void)
 
 void scenario_close(void)
 {
+    ledger_end();
     gm_machine_close(&machine.daemon);
     machine.is_up = false; /* the engines' memory is freed by events */
     while (machine_step(UINT64_MAX))

@@ -1,0 +1,149 @@
+/*
+ * The ledger (core/ledger.h) as a new daemon would find it, if this one died now: after steps, and
+ * at any store in the middle of one. A table is made of it, and wherever that says that data of a
+ * program is, it must be: tags tell (machine.h). What is written at that moment holds GARBAGE.
+ * After a step the new table is also that of the engine in all that is durable.
+ *
+ * Each is a sample, as it looks at all memory: one of RARELY stores, and the same of steps.
+ */
+#include "tests/sim/engine/machine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/core/table.h"
+#include "daemon/core/table_adopt.h"
+
+enum { RARELY = 48 };
+
+static struct of_gpu {
+    struct gm_ledger ledger; /* what the engine writes */
+    size_t bytes, table_bytes;
+    void *copy, *table;
+    uint32_t *scratch;
+    uint64_t stores;
+} of_gpus[GPUS];
+
+static struct chance chance; /* of its own, so that machines stay as they are */
+
+/* Where the data of an adopted chunk is. Returns how many pages. */
+static uint32_t find_data(const struct gm_engine *engine, const struct gm_chunk *chunk,
+                          struct page **pages)
+{
+    const uint32_t n = (uint32_t)(gm_class_bytes(chunk->class) >> GM_CHUNK_SHIFT);
+    if (chunk->tier == GM_TIER_NONE)
+        return 0;
+    if (chunk->tier != GM_TIER_GPU)
+        return stored_pages(engine->stores, (enum gm_tier)chunk->tier, chunk->page, pages, n);
+    for (uint32_t i = 0; i < n; i++)
+        pages[i] = page_at(engine->frames.handles[chunk->frame].va + i * GM_CHUNK_MIN);
+    return n;
+}
+
+static void check_data(const struct gm_engine *engine, const struct gm_chunk *chunk,
+                       const char *when)
+{
+    const struct gm_session *session = engine->apps[chunk->app].session;
+    const uint32_t first = (uint32_t)((chunk->va - PROGRAM_BASE) >> GM_CHUNK_SHIFT);
+    struct page *pages[HANDLE_PAGES];
+    if (!session || session->program->life != session->life || !session->program->is_connected)
+        return;
+    const struct program *p = session->program;
+    const uint8_t r = p->map[first].region;
+    if (r == NO_REGION || p->regions[r].state == REGION_FREED || !p->regions[r].content)
+        return;
+    const uint32_t n = find_data(engine, chunk, pages);
+    for (uint32_t i = 0; i < gm_class_bytes(chunk->class) >> GM_CHUNK_SHIFT; i++) {
+        const uint64_t tag = p->regions[r].content->tag[first - p->regions[r].first + i];
+        require(n > 0 || tag == 0,
+                "%s: for a new daemon the chunk at %lx of program %u is nowhere, which wrote %lx",
+                when, chunk->va, p->number, tag);
+        require(n == 0 || pages[i]->tag == tag,
+                "%s: a new daemon finds %lx in page %u of the chunk at %lx of program %u, in tier "
+                "%u, which wrote %lx",
+                when, pages[i]->tag, i, chunk->va, p->number, chunk->tier, tag);
+    }
+}
+
+static const struct gm_table *adopt(uint32_t gpu, const char *when)
+{
+    const struct gm_engine *engine = machine.daemon.engines[gpu];
+    const struct gm_table *table = engine->table;
+    struct of_gpu *of = &of_gpus[gpu];
+    struct gm_ledger from;
+    memcpy(of->copy, of->ledger.words, of->bytes);
+    memset(of->table, 0, of->table_bytes);
+    const char *wrong = gm_ledger_open(&from, of->copy, of->bytes, table->max_apps,
+                                       table->max_chunks, table->max_frames);
+    require(!wrong, "%s: %s", when, wrong);
+    struct gm_table *made =
+        gm_table_init(of->table, table->max_apps, table->max_chunks, table->max_frames, 0);
+    struct gm_adoption adoption = {.from = &from,
+                                   .ended = mover_ended(gpu),
+                                   .pages = engine->pool.pages.max_pages,
+                                   .scratch = of->scratch};
+    wrong = gm_table_adopt(made, &adoption);
+    require(!wrong, "%s: a new daemon refuses the ledger: %s (kind %d, slot %u)", when, wrong,
+            (int)adoption.kind, adoption.slot);
+    for (uint32_t i = 0; i < made->max_chunks; i++)
+        if (made->chunks[i].state != GM_CHUNK_UNUSED)
+            check_data(engine, &made->chunks[i], when);
+    return made;
+}
+
+/* It may die before this store. */
+static void on_store(void *arg, enum gm_ledger_kind kind, uint32_t slot)
+{
+    const struct of_gpu *of = arg;
+    (void)kind;
+    (void)slot;
+    if (machine.is_lost || draw(&chance, RARELY) != 0)
+        return;
+    adopt((uint32_t)(of - of_gpus), "in a step");
+    machine.sums.ledgers++;
+}
+
+void ledger_run(uint32_t gpu)
+{
+    if (machine.is_lost || draw(&chance, RARELY) != 0)
+        return;
+    const char *differs =
+        gm_table_compare(machine.daemon.engines[gpu]->table, adopt(gpu, "after a step"));
+    require(!differs, "the ledger of GPU %u is not the table: %s", gpu, differs);
+    machine.sums.ledgers++;
+}
+
+void ledger_begin(void)
+{
+    chance.state = machine.seed;
+    for (uint32_t i = 0; i < machine.n_gpus; i++) {
+        struct gm_table *table = machine.daemon.engines[i]->table;
+        struct of_gpu *of = &of_gpus[i];
+        of->bytes = gm_ledger_size(table->max_apps, table->max_chunks, table->max_frames);
+        of->table_bytes = gm_table_size(table->max_apps, table->max_chunks, table->max_frames);
+        void *memory = calloc(1, of->bytes);
+        of->copy = malloc(of->bytes);
+        of->table = malloc(of->table_bytes);
+        of->scratch = malloc(
+            sizeof *of->scratch *
+            gm_adoption_words(table->max_chunks, machine.daemon.engines[i]->pool.pages.max_pages));
+        require(memory && of->copy && of->table && of->scratch, "no memory");
+        gm_ledger_init(&of->ledger, memory, table->max_apps, table->max_chunks, table->max_frames);
+        of->ledger.on_store = on_store;
+        of->ledger.arg = of;
+        gm_table_keep_ledger(table, &of->ledger);
+    }
+}
+
+void ledger_end(void)
+{
+    for (uint32_t i = 0; i < machine.n_gpus; i++) {
+        struct of_gpu *of = &of_gpus[i];
+        gm_table_keep_ledger(machine.daemon.engines[i]->table, &(struct gm_ledger){0});
+        free(of->ledger.words);
+        free(of->copy);
+        free(of->table);
+        free(of->scratch);
+        *of = (struct of_gpu){0};
+    }
+}
