@@ -34,8 +34,4 @@ const char *gm_table_adopt(struct gm_table *table, struct gm_adoption *adoption)
 /* The two agree in all that is durable. NULL; or where they differ. For tests. */
 const char *gm_table_compare(const struct gm_table *table, const struct gm_table *other);
 
-/* Of table_frames.c: a frame as the ledger has it, in its slot, USED without a chunk. False: no
- * pool is left. */
-bool gm_table_adopt_frame(struct gm_table *table, uint32_t slot, const struct gm_ledger_frame *is);
-
 #endif

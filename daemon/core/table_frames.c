@@ -7,7 +7,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "daemon/core/table_adopt.h"
 #include "daemon/core/table_write.h"
 
 /* The pool of `uid`, else an unused one, else GM_NONE. */

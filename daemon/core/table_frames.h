@@ -59,6 +59,9 @@ static inline uint8_t gm_table_next(const struct gm_table *table, struct gm_turn
     return turn.to;
 }
 
+/* A frame as the ledger has it, in its slot, which is unused: USED without a chunk. False: no pool
+ * is left. */
+bool gm_table_adopt_frame(struct gm_table *table, uint32_t slot, const struct gm_ledger_frame *is);
 /* The one setter of a frame's state. False: the event is not legal in it. */
 bool gm_table_turn_frame(struct gm_table *table, uint32_t frame, enum gm_frame_event event);
 /* A settled chunk's frame is fixed, as part of `share`. */

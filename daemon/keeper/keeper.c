@@ -1,0 +1,445 @@
+/* clang-format off */
+/*
+ * gpumux-keeper: holds descriptors for gpumuxd, so that what they are of outlives it: memory of the
+ * GPU and of the host, which lives as long as somebody has a descriptor of it (measured), and the
+ * ledger that says what is in it. It knows nothing of CUDA, reads nothing of what it holds, and has
+ * one thread.
+ *
+ *   gpumux-keeper --socket PATH [--patience TIME]
+ *
+ * One daemon at a time speaks to it: root's or one of its own user. The newest HELLO is the daemon;
+ * one that hung finds its connection closed. A connection that says no HELLO within 5 s, or says
+ * what is none, is closed, and what is held stays.
+ *
+ * It ends on BYE; and when there was no daemon for `patience` and no process lives that has a lease.
+ */
+/* clang-format on */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/size.h"
+#include "common/standard.h"
+#include "daemon/keeper/held.h"
+#include "daemon/keeper/protocol.h"
+
+#define GUESTS 8u /* connections that have yet to say HELLO; one more closes the oldest */
+#define GUEST_NS (5 * GM_S)
+#define FILES_KEPT 64u /* of the limit: its own, and those of one message twice */
+#define EVENTS 64
+
+/* What an epoll event is of: in its upper half. */
+enum { OF_LISTENER = 1, OF_CONNECTION, OF_LEASE };
+
+static struct keeper {
+    struct gm_held held;
+    int epoll, listener;
+    int daemon; /* its connection; -1: none */
+    struct guest {
+        int fd; /* -1: none */
+        uint64_t since;
+    } guests[GUESTS];
+    uint64_t alone_since; /* when the last daemon went */
+    uint64_t patience;
+    bool is_over;
+} keeper;
+
+static void watch(int fd, uint32_t of, uint32_t number)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)of << 32 | number};
+    epoll_ctl(keeper.epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+static void close_guest(struct guest *guest)
+{
+    if (guest->fd >= 0)
+        close(guest->fd);
+    guest->fd = -1;
+}
+
+static void close_connection(int fd)
+{
+    for (uint32_t i = 0; i < GUESTS; i++)
+        if (keeper.guests[i].fd == fd)
+            close_guest(&keeper.guests[i]);
+    if (fd != keeper.daemon)
+        return;
+    gm_log(GM_LOG_INFO, "gpumuxd is gone: %u descriptors are held, for %u programs", keeper.held.n,
+           keeper.held.leases);
+    close(keeper.daemon);
+    keeper.daemon = -1;
+    keeper.alone_since = gm_now();
+}
+
+/* ---- answers ---- */
+
+/* False: the connection takes none, which ends it. It asks one thing at a time, so there is room.
+ */
+static bool answer(int fd, struct gm_keeper_message *message, const int *fds, uint32_t n_fds)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(int) * GM_KEEPER_FDS)];
+        struct cmsghdr align;
+    } control;
+    struct iovec part = {message, GM_KEEPER_HEAD + message->count * sizeof(struct gm_keeper_item)};
+    struct msghdr head = {.msg_iov = &part, .msg_iovlen = 1};
+    if (n_fds > 0) {
+        memset(&control, 0, sizeof control);
+        head.msg_control = control.bytes;
+        head.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+        struct cmsghdr *files = CMSG_FIRSTHDR(&head);
+        files->cmsg_level = SOL_SOCKET;
+        files->cmsg_type = SCM_RIGHTS;
+        files->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
+        memcpy(CMSG_DATA(files), fds, sizeof(int) * n_fds);
+    }
+    message->version = GM_KEEPER_VERSION;
+    message->room = keeper.held.most - keeper.held.n;
+    return sendmsg(fd, &head, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+}
+
+static bool answer_plain(int fd, enum gm_keeper_type type, int error)
+{
+    struct gm_keeper_message message = {.type = (uint16_t)type, .error = (uint32_t)error};
+    return answer(fd, &message, NULL, 0);
+}
+
+static bool hello(int fd)
+{
+    if (keeper.daemon >= 0 && keeper.daemon != fd) {
+        gm_log(GM_LOG_WARN, "another gpumuxd has come: the one before it is let go");
+        close_connection(keeper.daemon);
+    }
+    for (uint32_t i = 0; i < GUESTS; i++)
+        if (keeper.guests[i].fd == fd)
+            keeper.guests[i].fd = -1;
+    keeper.daemon = fd;
+    return answer_plain(fd, GM_KEEPER_HELLO_IS, 0);
+}
+
+/* Others may have copies of a pidfd, so closing it does not end the watch. */
+static void release(const struct gm_keeper_item *item)
+{
+    const int fd = gm_held_drop(&keeper.held, item);
+    if (fd >= 0 && item->kind == GM_KEEPER_LEASE)
+        epoll_ctl(keeper.epoll, EPOLL_CTL_DEL, fd, NULL);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* All or none. */
+static bool put(int fd, const struct gm_keeper_message *message, int *fds, uint32_t n_fds)
+{
+    int error = n_fds < message->count ? EMFILE : 0; /* the kernel could not give all */
+    if (keeper.held.n + message->count > keeper.held.most)
+        error = EMFILE;
+    for (uint32_t i = 0; i < message->count && error == 0; i++)
+        if (!gm_held_reserve(&keeper.held, &message->items[i]))
+            error = ENOMEM;
+    for (uint32_t i = 0; i < n_fds; i++) {
+        if (error) {
+            close(fds[i]);
+            continue;
+        }
+        const struct gm_keeper_item *item = &message->items[i];
+        release(item);
+        gm_held_put(&keeper.held, item, fds[i]);
+        if (item->kind == GM_KEEPER_LEASE)
+            watch(fds[i], OF_LEASE, item->slot);
+    }
+    return answer_plain(fd, GM_KEEPER_PUT_IS, error);
+}
+
+static bool drop(int fd, const struct gm_keeper_message *message)
+{
+    for (uint32_t i = 0; i < message->count; i++)
+        release(&message->items[i]);
+    return answer_plain(fd, GM_KEEPER_DROPPED, 0);
+}
+
+static bool take(int fd, const struct gm_keeper_message *message)
+{
+    static struct gm_keeper_message give;
+    int fds[GM_KEEPER_FDS];
+    give = (struct gm_keeper_message){.type = GM_KEEPER_GIVE};
+    const struct gm_keeper_item *key = message->count > 0 ? &message->items[0] : NULL;
+    while (give.count < GM_KEEPER_FDS) {
+        const int held = gm_held_next(&keeper.held, key, &give.items[give.count]);
+        if (held < 0)
+            break;
+        key = &give.items[give.count];
+        fds[give.count++] = held;
+    }
+    return answer(fd, &give, fds, give.count);
+}
+
+/* ---- questions ---- */
+
+/* Whether it is a message, and one that this connection may send. */
+static bool is_legal(const struct gm_keeper_message *message, size_t length, uint32_t n_fds,
+                     bool is_daemon)
+{
+    if (length < GM_KEEPER_HEAD || message->version != GM_KEEPER_VERSION ||
+        message->count > GM_KEEPER_FDS ||
+        length != GM_KEEPER_HEAD + message->count * sizeof(struct gm_keeper_item))
+        return false;
+    for (uint32_t i = 0; i < message->count; i++)
+        if (!gm_held_is_key(&message->items[i]))
+            return false;
+    switch (message->type) {
+    case GM_KEEPER_HELLO:
+    case GM_KEEPER_BYE:
+        return message->count == 0 && n_fds == 0 && (is_daemon || message->type == GM_KEEPER_HELLO);
+    case GM_KEEPER_PUT:
+        return is_daemon && message->count > 0;
+    case GM_KEEPER_DROP:
+        return is_daemon && n_fds == 0;
+    case GM_KEEPER_TAKE:
+        return is_daemon && message->count <= 1 && n_fds == 0;
+    default:
+        return false;
+    }
+}
+
+static bool obey(int fd, const struct gm_keeper_message *message, int *fds, uint32_t n_fds)
+{
+    switch (message->type) {
+    case GM_KEEPER_HELLO:
+        return hello(fd);
+    case GM_KEEPER_PUT:
+        return put(fd, message, fds, n_fds);
+    case GM_KEEPER_DROP:
+        return drop(fd, message);
+    case GM_KEEPER_TAKE:
+        return take(fd, message);
+    default:
+        keeper.is_over = true;
+        return false;
+    }
+}
+
+static uint32_t take_fds(struct msghdr *head, int fds[GM_KEEPER_FDS])
+{
+    uint32_t n = 0;
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(head); at; at = CMSG_NXTHDR(head, at)) {
+        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
+            continue;
+        const size_t bytes = at->cmsg_len - CMSG_LEN(0);
+        memcpy(fds + n, CMSG_DATA(at), bytes);
+        n += (uint32_t)(bytes / sizeof(int));
+    }
+    return n;
+}
+
+static void on_connection(int fd)
+{
+    static struct gm_keeper_message message;
+    union {
+        char bytes[CMSG_SPACE(sizeof(int) * GM_KEEPER_FDS)];
+        struct cmsghdr align;
+    } control;
+    int fds[GM_KEEPER_FDS];
+    struct iovec part = {&message, sizeof message};
+    struct msghdr head = {.msg_iov = &part,
+                          .msg_iovlen = 1,
+                          .msg_control = control.bytes,
+                          .msg_controllen = sizeof control.bytes};
+    if (fd < 0)
+        return; /* it was closed in this round */
+    const ssize_t length = recvmsg(fd, &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (length < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    const uint32_t n_fds = length > 0 ? take_fds(&head, fds) : 0;
+    const bool has_lost = length > 0 && (head.msg_flags & MSG_CTRUNC); /* no files left */
+    const bool is_whole = length > 0 && !(head.msg_flags & MSG_TRUNC) &&
+                          is_legal(&message, (size_t)length, n_fds, fd == keeper.daemon) &&
+                          (message.type != GM_KEEPER_PUT || has_lost || n_fds == message.count);
+    if (!is_whole) {
+        if (length > 0)
+            gm_log(GM_LOG_WARN, "a message that is none: its connection is closed");
+        for (uint32_t i = 0; i < n_fds; i++)
+            close(fds[i]);
+    }
+    if (!is_whole || !obey(fd, &message, fds, n_fds))
+        close_connection(fd);
+}
+
+/* ---- who comes ---- */
+
+static void on_listener(void)
+{
+    struct ucred who;
+    socklen_t size = sizeof who;
+    const int fd = accept4(keeper.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) ||
+        (who.uid != 0 && who.uid != geteuid())) {
+        gm_log(GM_LOG_WARN, "user %u may not speak to the keeper", (unsigned)who.uid);
+        close(fd);
+        return;
+    }
+    struct guest *guest = &keeper.guests[0];
+    for (uint32_t i = 0; i < GUESTS && guest->fd >= 0; i++)
+        if (keeper.guests[i].fd < 0 || keeper.guests[i].since < guest->since)
+            guest = &keeper.guests[i];
+    close_guest(guest);
+    *guest = (struct guest){.fd = fd, .since = gm_now()};
+    watch(fd, OF_CONNECTION, (uint32_t)fd);
+}
+
+static void on_lease(uint32_t slot)
+{
+    release(&(struct gm_keeper_item){.kind = GM_KEEPER_LEASE, .slot = slot});
+}
+
+static bool is_known(int fd)
+{
+    for (uint32_t i = 0; i < GUESTS; i++)
+        if (keeper.guests[i].fd == fd)
+            return true;
+    return fd == keeper.daemon;
+}
+
+/* ---- time ---- */
+
+/* When there is something to do without an event. */
+static uint64_t next_due(void)
+{
+    uint64_t due = UINT64_MAX;
+    for (uint32_t i = 0; i < GUESTS; i++)
+        if (keeper.guests[i].fd >= 0 && keeper.guests[i].since + GUEST_NS < due)
+            due = keeper.guests[i].since + GUEST_NS;
+    const bool is_alone = keeper.daemon < 0 && keeper.held.leases == 0;
+    if (is_alone && keeper.alone_since + keeper.patience < due)
+        due = keeper.alone_since + keeper.patience;
+    return due;
+}
+
+static void on_time(uint64_t now)
+{
+    for (uint32_t i = 0; i < GUESTS; i++)
+        if (keeper.guests[i].fd >= 0 && now >= keeper.guests[i].since + GUEST_NS)
+            close_guest(&keeper.guests[i]);
+    if (keeper.daemon < 0 && keeper.held.leases == 0 && now >= keeper.alone_since + keeper.patience)
+        keeper.is_over = true;
+}
+
+static void serve(void)
+{
+    struct epoll_event events[EVENTS];
+    while (!keeper.is_over) {
+        const uint64_t now = gm_now(), due = next_due();
+        const uint64_t ms = due > now ? (due - now) / GM_MS + 1 : 0;
+        const int n = epoll_wait(keeper.epoll, events, EVENTS,
+                                 due == UINT64_MAX ? -1 : (int)(ms < 60000 ? ms : 60000));
+        for (int i = 0; i < n && !keeper.is_over; i++) {
+            const uint32_t of = (uint32_t)(events[i].data.u64 >> 32);
+            const uint32_t number = (uint32_t)events[i].data.u64;
+            if (of == OF_LISTENER)
+                on_listener();
+            else if (of == OF_LEASE)
+                on_lease(number);
+            else if (is_known((int)number))
+                on_connection((int)number);
+        }
+        on_time(gm_now());
+    }
+}
+
+/* ---- start ---- */
+
+/* A socket at `path` that only this user can reach; one that nobody listens on is replaced. */
+static int listen_at(const char *path, char *why, size_t size)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path) {
+        snprintf(why, size, "the path of the socket is too long");
+        return -1;
+    }
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (probe >= 0 && connect(probe, (struct sockaddr *)&address, sizeof address) == 0) {
+        snprintf(why, size, "another gpumux-keeper is at %s", path);
+        return -1;
+    }
+    close(probe);
+    unlink(path);
+    umask(0177);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) || listen(fd, 16)) {
+        snprintf(why, size, "the socket %s cannot be made: %s", path, strerror(errno));
+        return -1;
+    }
+    return fd;
+}
+
+static void harden(void)
+{
+    struct rlimit files;
+    prctl(PR_SET_DUMPABLE, 0); /* it holds memory of others */
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+        getrlimit(RLIMIT_NOFILE, &files);
+    }
+    const rlim_t kept = FILES_KEPT + GM_KEEPER_FDS;
+    keeper.held.most = files.rlim_cur > kept ? (uint32_t)(files.rlim_cur - kept) : 0;
+    if (files.rlim_cur - kept > INT32_MAX)
+        keeper.held.most = INT32_MAX;
+}
+
+int main(int argc, char **argv)
+{
+    const char *path = NULL;
+    char why[256] = "";
+    keeper.patience = 60 * GM_S;
+    gm_open_standard(1);
+    for (int i = 1; i < argc; i++) {
+        const bool has_value = i + 1 < argc;
+        if (strcmp(argv[i], "--socket") == 0 && has_value) {
+            path = argv[++i];
+        } else if (strcmp(argv[i], "--patience") == 0 && has_value &&
+                   gm_parse_duration(argv[i + 1], &keeper.patience) == 0) {
+            i++;
+        } else {
+            fprintf(stderr, "usage: gpumux-keeper --socket PATH [--patience TIME]\n");
+            return 1;
+        }
+    }
+    if (!path) {
+        fprintf(stderr, "usage: gpumux-keeper --socket PATH [--patience TIME]\n");
+        return 1;
+    }
+    gm_log_open(STDERR_FILENO, GM_LOG_INFO, "gpumux-keeper");
+    harden();
+    for (uint32_t i = 0; i < GUESTS; i++)
+        keeper.guests[i].fd = -1;
+    keeper.daemon = -1;
+    keeper.alone_since = gm_now();
+    keeper.epoll = epoll_create1(EPOLL_CLOEXEC);
+    keeper.listener = listen_at(path, why, sizeof why);
+    if (keeper.epoll < 0 || keeper.listener < 0) {
+        gm_log(GM_LOG_ERROR, "cannot start: %s", why);
+        return 1;
+    }
+    watch(keeper.listener, OF_LISTENER, 0);
+    serve();
+    unlink(path);
+    gm_log(GM_LOG_INFO, "ends, and %u descriptors with it", keeper.held.n);
+    return 0;
+}

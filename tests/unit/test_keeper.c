@@ -1,0 +1,413 @@
+/*
+ * gpumux-keeper, as a process: what a daemon puts there the next one takes, with its contents; who
+ * may speak to it; what is none of its messages; floods; too many descriptors; leases; its end.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "daemon/keeper/protocol.h"
+
+#define PATIENCE_MS 60000 /* for what happens at once, on a busy machine */
+
+static char folder[64], path[96];
+static pid_t keeper;
+static struct gm_keeper_message message;
+static int fds[GM_KEEPER_FDS];
+static uint32_t n_fds;
+
+static int start(const char *patience, rlim_t files)
+{
+    keeper = fork();
+    if (keeper == 0) {
+        const struct rlimit limit = {files, files};
+        setrlimit(RLIMIT_NOFILE, &limit);
+        execl(GM_KEEPER, "gpumux-keeper", "--socket", path, "--patience", patience, NULL);
+        _exit(127);
+    }
+    return keeper < 0 ? -1 : 0;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/gm-keeper.XXXXXX");
+    if (!mkdtemp(folder) || chmod(folder, 0755))
+        return -1;
+    snprintf(path, sizeof path, "%s/keeper.sock", folder);
+    return start("2m", 1024);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (keeper > 0) {
+        kill(keeper, SIGKILL);
+        waitpid(keeper, NULL, 0);
+    }
+    unlink(path);
+    return rmdir(folder);
+}
+
+static int try_connect(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strcpy(address.sun_path, path);
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+        return fd;
+    const int error = errno;
+    close(fd);
+    return -error;
+}
+
+static int reach(void)
+{
+    int fd;
+    for (int i = 0; (fd = try_connect()) < 0 && i < PATIENCE_MS; i++)
+        usleep(1000);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static bool send_bytes(int fd, size_t length, const int *files, uint32_t n)
+{
+    char control[CMSG_SPACE(sizeof(int) * GM_KEEPER_FDS)] __attribute__((aligned(16))) = {0};
+    struct iovec part = {&message, length};
+    struct msghdr head = {.msg_iov = &part, .msg_iovlen = 1};
+    if (n > 0) {
+        head.msg_control = control;
+        head.msg_controllen = CMSG_SPACE(sizeof(int) * n);
+        struct cmsghdr *at = CMSG_FIRSTHDR(&head);
+        *at = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
+                               .cmsg_type = SCM_RIGHTS,
+                               .cmsg_len = CMSG_LEN(sizeof(int) * n)};
+        memcpy(CMSG_DATA(at), files, sizeof(int) * n);
+    }
+    return sendmsg(fd, &head, MSG_NOSIGNAL) == (ssize_t)length;
+}
+
+static bool send_message(int fd, enum gm_keeper_type type, uint32_t count, const int *files,
+                         uint32_t n)
+{
+    message.version = GM_KEEPER_VERSION;
+    message.type = (uint16_t)type;
+    message.count = count;
+    return send_bytes(fd, GM_KEEPER_HEAD + count * sizeof message.items[0], files, n);
+}
+
+/* The answer; false: the connection has ended. */
+static bool receive(int fd)
+{
+    char control[CMSG_SPACE(sizeof(int) * GM_KEEPER_FDS)] __attribute__((aligned(16)));
+    struct iovec part = {&message, sizeof message};
+    struct msghdr head = {.msg_iov = &part,
+                          .msg_iovlen = 1,
+                          .msg_control = control,
+                          .msg_controllen = sizeof control};
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    assert_int_equal(poll(&wait, 1, PATIENCE_MS), 1);
+    const ssize_t length = recvmsg(fd, &head, MSG_CMSG_CLOEXEC);
+    n_fds = 0;
+    if (length <= 0)
+        return false;
+    assert_int_equal(length, GM_KEEPER_HEAD + message.count * sizeof message.items[0]);
+    const struct cmsghdr *at = CMSG_FIRSTHDR(&head);
+    if (at) {
+        n_fds = (uint32_t)((at->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(fds, CMSG_DATA(at), n_fds * sizeof(int));
+    }
+    return true;
+}
+
+static int daemon_comes(void)
+{
+    const int fd = reach();
+    assert_true(send_message(fd, GM_KEEPER_HELLO, 0, NULL, 0));
+    assert_true(receive(fd));
+    assert_int_equal(message.type, GM_KEEPER_HELLO_IS);
+    return fd;
+}
+
+/* A memfd that has this number in it. */
+static int memory_of(uint64_t number)
+{
+    const int fd = memfd_create("test", MFD_CLOEXEC);
+    assert_int_equal(write(fd, &number, sizeof number), sizeof number);
+    return fd;
+}
+
+static uint32_t put(int fd, uint8_t kind, uint32_t first, uint32_t n)
+{
+    int files[GM_KEEPER_FDS];
+    for (uint32_t i = 0; i < n; i++) {
+        message.items[i] =
+            (struct gm_keeper_item){.kind = kind, .gpu = 1, .slot = first + i, .id = 7 * first + i};
+        files[i] = memory_of(1000 * kind + first + i);
+    }
+    assert_true(send_message(fd, GM_KEEPER_PUT, n, files, n));
+    for (uint32_t i = 0; i < n; i++)
+        close(files[i]);
+    assert_true(receive(fd));
+    assert_int_equal(message.type, GM_KEEPER_PUT_IS);
+    return message.error;
+}
+
+/* All that is held, with its contents. How many. */
+static uint32_t take_all(int fd)
+{
+    uint32_t all = 0, count = 0;
+    do {
+        assert_true(send_message(fd, GM_KEEPER_TAKE, count > 0, NULL, 0));
+        assert_true(receive(fd));
+        assert_int_equal(message.type, GM_KEEPER_GIVE);
+        assert_int_equal(n_fds, message.count);
+        count = message.count;
+        for (uint32_t i = 0; i < count; i++) {
+            uint64_t number = 0;
+            if (message.items[i].kind != GM_KEEPER_LEASE) {
+                assert_int_equal(pread(fds[i], &number, sizeof number, 0), sizeof number);
+                assert_int_equal(number, 1000u * message.items[i].kind + message.items[i].slot);
+            }
+            close(fds[i]);
+        }
+        all += count;
+        if (count > 0)
+            message.items[0] = message.items[count - 1];
+    } while (count > 0);
+    return all;
+}
+
+static void test_outlives(void **state)
+{
+    (void)state;
+    int fd = daemon_comes();
+    assert_int_equal(put(fd, 3, 0, GM_KEEPER_FDS), 0);
+    assert_int_equal(put(fd, 3, 5000, 40), 0);
+    assert_int_equal(put(fd, 2, 9, 1), 0);
+    assert_int_equal(put(fd, 2, 9, 1), 0); /* in its place */
+    close(fd);
+    fd = daemon_comes();
+    assert_int_equal(take_all(fd), GM_KEEPER_FDS + 41);
+    for (uint32_t i = 0; i < 40; i++)
+        message.items[i] = (struct gm_keeper_item){.kind = 3, .gpu = 1, .slot = 5000 + i};
+    assert_true(send_message(fd, GM_KEEPER_DROP, 40, NULL, 0));
+    assert_true(receive(fd));
+    assert_int_equal(message.type, GM_KEEPER_DROPPED);
+    assert_int_equal(take_all(fd), GM_KEEPER_FDS + 1);
+
+    /* The newest is the daemon. */
+    const int other = daemon_comes();
+    assert_false(receive(fd));
+    assert_int_equal(take_all(other), GM_KEEPER_FDS + 1);
+    close(fd);
+
+    /* It is asked to end. */
+    int status = 0;
+    assert_true(send_message(other, GM_KEEPER_BYE, 0, NULL, 0));
+    assert_int_equal(waitpid(keeper, &status, 0), keeper);
+    keeper = -1;
+    assert_int_equal(status, 0);
+    assert_int_equal(access(path, F_OK), -1);
+    close(other);
+}
+
+/* What is none ends its connection, and nothing else. */
+static void test_broken(void **state)
+{
+    (void)state;
+    int fd = daemon_comes();
+    assert_int_equal(put(fd, 1, 0, 5), 0);
+    close(fd);
+    const int file = memory_of(1);
+    for (int kind = 0; kind < 12; kind++) {
+        fd = kind < 10 ? daemon_comes() : reach();
+        memset(&message, 0, sizeof message);
+        message.version = GM_KEEPER_VERSION;
+        message.type = GM_KEEPER_PUT;
+        message.count = 1;
+        size_t length = GM_KEEPER_HEAD + sizeof message.items[0];
+        uint32_t files = 1;
+        switch (kind) {
+        case 0:
+            length = 3;
+            break;
+        case 1:
+            length = GM_KEEPER_HEAD + 8;
+            break; /* half an item */
+        case 2:
+            message.count = 2;
+            break; /* half of them */
+        case 3:
+            message.count = UINT32_MAX;
+            break;
+        case 4:
+            message.version = 2;
+            break;
+        case 5:
+            message.type = 77;
+            break;
+        case 6:
+            message.items[0].kind = GM_KEEPER_KINDS;
+            break;
+        case 7:
+            message.items[0].slot = GM_KEEPER_SLOTS;
+            break;
+        case 8:
+            files = 0;
+            break; /* an item without a descriptor */
+        case 9:
+            message.type = GM_KEEPER_DROP;
+            break; /* a descriptor without an item */
+        case 10:
+            break; /* before HELLO */
+        default:
+            message.type = GM_KEEPER_BYE, message.count = 0, files = 0;
+            length = GM_KEEPER_HEAD;
+            break; /* of no daemon */
+        }
+        assert_true(send_bytes(fd, length, &file, files));
+        if (receive(fd))
+            fail_msg("message %d was taken", kind);
+        close(fd);
+    }
+    close(file);
+    fd = daemon_comes();
+    assert_int_equal(take_all(fd), 5);
+    close(fd);
+}
+
+static void test_flood(void **state)
+{
+    (void)state;
+    int fd = daemon_comes();
+    assert_int_equal(put(fd, 1, 0, 5), 0);
+    for (int i = 0; i < 3000; i++) { /* who says nothing makes room */
+        const int guest = try_connect();
+        if (guest >= 0 && i % 2)
+            close(guest);
+    }
+    assert_int_equal(take_all(fd), 5);
+    /* Who does not read is let go. */
+    int asked = 0;
+    while (asked < 100000 && send_message(fd, GM_KEEPER_TAKE, 0, NULL, 0))
+        asked++;
+    assert_true(asked < 100000);
+    close(fd);
+    fd = daemon_comes();
+    assert_int_equal(take_all(fd), 5);
+    close(fd);
+    for (int i = 3; i < 4000; i++)
+        close(i);
+}
+
+/* As many as there is room for: what is more is refused, all of it. */
+static void test_too_many(void **state)
+{
+    (void)state;
+    uint32_t held = 0, error = 0;
+    int fd = daemon_comes();
+    const uint32_t room = message.room;
+    assert_true(room > 500 && room < 1024);
+    while (held < 2000 && (error = put(fd, 4, held, 100)) == 0)
+        held += 100;
+    assert_int_equal(error, EMFILE);
+    assert_int_equal(held, room / 100 * 100);
+    assert_int_equal(message.room, room - held);
+    assert_int_equal(take_all(fd), held);
+    close(fd);
+}
+
+static void test_users(void **state)
+{
+    (void)state;
+    struct stat is;
+    int status = 0;
+    close(daemon_comes());
+    assert_int_equal(stat(path, &is), 0);
+    assert_int_equal(is.st_mode & 0777, 0600);
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(chmod(path, 0666), 0); /* it does not rest on that */
+    const pid_t other = fork();
+    if (other == 0) {
+        if (setgid(65534) || setuid(65534))
+            _exit(2);
+        const int fd = reach();
+        send_message(fd, GM_KEEPER_HELLO, 0, NULL, 0);
+        _exit(receive(fd) ? 1 : 0);
+    }
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_int_equal(status, 0);
+}
+
+/* It stays for a program that lives, and no longer than its patience without. */
+static void test_leases(void **state)
+{
+    (void)state;
+    int status = 0;
+    tear_down(NULL);
+    set_up(NULL);
+    kill(keeper, SIGKILL);
+    waitpid(keeper, NULL, 0);
+    assert_int_equal(start("300ms", 1024), 0);
+    int fd = daemon_comes();
+    const pid_t program = fork();
+    if (program == 0) {
+        pause();
+        _exit(0);
+    }
+    const int pidfd = (int)syscall(SYS_pidfd_open, program, 0);
+    assert_true(pidfd >= 0);
+    assert_int_equal(put(fd, 1, 0, 5), 0);
+    message.items[0] = (struct gm_keeper_item){.kind = GM_KEEPER_LEASE, .slot = 12};
+    assert_true(send_message(fd, GM_KEEPER_PUT, 1, &pidfd, 1));
+    assert_true(receive(fd));
+    assert_int_equal(message.error, 0);
+    close(fd);
+    usleep(900 * 1000);
+    assert_int_equal(waitpid(keeper, &status, WNOHANG), 0);
+    fd = daemon_comes();
+    assert_int_equal(take_all(fd), 6);
+    kill(program, SIGKILL);
+    waitpid(program, NULL, 0);
+    for (int i = 0; take_all(fd) != 5 && i < PATIENCE_MS; i++) /* the lease goes with it */
+        usleep(1000);
+    usleep(600 * 1000); /* there is a daemon: it stays */
+    assert_int_equal(waitpid(keeper, &status, WNOHANG), 0);
+    close(pidfd);
+    close(fd);
+    assert_int_equal(waitpid(keeper, &status, 0), keeper);
+    assert_int_equal(status, 0);
+    keeper = -1;
+}
+
+#define KEEPER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        KEEPER(test_outlives), KEEPER(test_broken), KEEPER(test_flood),
+        KEEPER(test_too_many), KEEPER(test_users),  KEEPER(test_leases),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

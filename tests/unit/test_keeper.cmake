@@ -1,0 +1,2 @@
+target_compile_definitions(${GM_TEST} PRIVATE GM_KEEPER="$<TARGET_FILE:gpumux-keeper>")
+add_dependencies(${GM_TEST} gpumux-keeper)
