@@ -15,6 +15,7 @@
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/act/hashing.h"
+#include "daemon/engine/act/ledger.h"
 #include "daemon/engine/act/meter.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/inlet.h"
@@ -332,6 +333,11 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
                           engine, why, why_size);
     if (error)
         goto close_stores;
+    error = gm_engine_open_ledger(engine);
+    if (error) {
+        snprintf(why, why_size, "no memory for the ledger: %s", strerror(-error));
+        goto close_mover;
+    }
     error = gm_alarm_open(&engine->alarm, loop, gm_engine_on_alarm, engine);
     if (error) {
         snprintf(why, why_size, "no timer can be made: %s", strerror(-error));
@@ -356,6 +362,7 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
 
 close_mover:
     gm_mover_close(engine->mover);
+    gm_engine_close_ledger(engine);
 close_stores:
     gm_stores_close(engine->stores);
 close_pool:
@@ -379,6 +386,7 @@ void gm_engine_close(struct gm_engine *engine)
     gm_meter_close(engine->meter);
     gm_hasher_close(engine->hasher);
     gm_mover_close(engine->mover);
+    gm_engine_close_ledger(engine);
     gm_stores_close(engine->stores);
     gm_engine_close_shares(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {

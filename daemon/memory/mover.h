@@ -38,6 +38,14 @@ int gm_mover_open(struct gm_mover **mover, uv_loop_t *loop, const struct gm_cuda
 /* Waits until all copies have ended. The loop must run once more afterwards. */
 void gm_mover_close(struct gm_mover *mover);
 
+/*
+ * From now on *word is the number of copies out that have ended, and at least that before a copy in
+ * begins that waits for them: also if this process ends in the middle. `is_mapped`: the GPU can
+ * write it. Else, or where the driver has no such writes, copies out are waited for. Call it before
+ * the first copy; the word outlives the mover.
+ */
+void gm_mover_count(struct gm_mover *mover, uint64_t *word, bool is_mapped);
+
 /* How many more copies can be submitted that way. */
 uint64_t gm_mover_room(const struct gm_mover *mover, enum gm_way way);
 

@@ -36,6 +36,9 @@ static struct {
     struct {
         unsigned way, copies; /* done when so many of the way's copies are */
     } events[EVENTS];
+    unsigned writes; /* of the word that counts copies out */
+    uint64_t written;
+    CUresult write_result;
     CUresult current_result, copy_result, record_result, wait_result, synchronize_result;
     CUresult stream_result; /* of waiting for a stream: not 0, the context is lost */
     void (*on_copy)(unsigned way, CUdeviceptr to, CUdeviceptr from, size_t bytes);
@@ -121,6 +124,24 @@ static CUresult fake_record(CUevent event, CUstream stream)
     return CUDA_SUCCESS;
 }
 
+static uint64_t ended_word;
+
+/* The stream does it behind the copies that are in it: here at once, as nobody reads it before. */
+static CUresult fake_write(CUstream stream, CUdeviceptr at, cuuint64_t value, unsigned flags)
+{
+    assert_int_equal((uintptr_t)stream - 1, GM_WAY_OUT);
+    assert_int_equal(flags, 0);
+    assert_ptr_equal((void *)(uintptr_t)at, &ended_word);
+    if (driver.write_result != CUDA_SUCCESS)
+        return driver.write_result;
+    /* Before the event of those copies, for which copies in wait. */
+    assert_int_equal(value, driver.streams[GM_WAY_OUT].copies);
+    assert_int_equal(driver.writes, driver.streams[GM_WAY_OUT].records);
+    driver.writes++;
+    driver.written = value;
+    return CUDA_SUCCESS;
+}
+
 static CUresult fake_wait(CUstream stream, CUevent event, unsigned flags)
 {
     (void)flags;
@@ -156,6 +177,7 @@ static const struct gm_cuda fake = {
     .cuMemsetD32Async = fake_set,
     .cuEventRecord = fake_record,
     .cuStreamWaitEvent = fake_wait,
+    .cuStreamWriteValue64_v2 = fake_write,
     .cuEventSynchronize = fake_synchronize,
 };
 
@@ -789,6 +811,39 @@ static void test_anything(void **state)
     assert_true(held > SEEDS * 10);
 }
 
+/* Before a copy in can begin that waits for copies out, their number is where it outlives the
+ * process: by the GPU, or by the mover, which then waits for them. */
+static void test_count(void **state)
+{
+    struct fixture f;
+    (void)state;
+    open_mover(&f);
+    ended_word = 0;
+    gm_mover_count(f.mover, &ended_word, true);
+    copy(&f, GM_WAY_OUT, 32 * MIB, 0);
+    copy(&f, GM_WAY_OUT, 2 * MIB, 0);
+    copy(&f, GM_WAY_OUT, 2 * MIB, 0);
+    assert_int_equal(driver.writes, 1);
+    rest(&f);
+    copy(&f, GM_WAY_IN, 32 * MIB, 3);
+    assert_int_equal(driver.writes, 2);
+    assert_int_equal(driver.written, 3);
+    assert_int_equal(driver.streams[GM_WAY_IN].fences, 1);
+    end_without_looking(GM_WAY_OUT, 3);
+    end(&f, GM_WAY_IN, 1);
+    while (gm_mover_done(f.mover, GM_WAY_OUT) < 3)
+        uv_run(&f.loop, UV_RUN_ONCE);
+
+    driver.write_result = CUDA_ERROR_NOT_SUPPORTED;
+    end_without_looking(GM_WAY_OUT, 1); /* the next one, which is waited for */
+    copy(&f, GM_WAY_OUT, 32 * MIB, 0);
+    assert_int_equal(ended_word, 4);
+    assert_int_equal(driver.writes, 2);
+    while (gm_mover_done(f.mover, GM_WAY_OUT) < 4)
+        uv_run(&f.loop, UV_RUN_ONCE);
+    close_mover(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -800,7 +855,7 @@ int main(void)
         cmocka_unit_test(test_pieces),       cmocka_unit_test(test_close_without_an_event),
         cmocka_unit_test(test_no_context),   cmocka_unit_test(test_record_refused),
         cmocka_unit_test(test_context_lost), cmocka_unit_test(test_wait_refused),
-        cmocka_unit_test(test_anything),
+        cmocka_unit_test(test_count),        cmocka_unit_test(test_anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

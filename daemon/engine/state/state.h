@@ -374,6 +374,12 @@ struct gm_engine {
     struct gm_admit_app *admit_apps; /* by app id; filled for each step */
     uint64_t waiting_wake_at;        /* time alone may bring about something for one of them */
     struct gm_mover *mover;
+    struct { /* act/ledger.c */
+        int fd;
+        void *memory; /* NULL: there is none */
+        size_t bytes;
+        bool is_registered;
+    } ledger;
     struct gm_hasher *hasher;          /* NULL: nothing is hashed */
     bool is_hashing_off;               /* the GPU refused it since */
     uint32_t hash_ring[GM_HASH_DEPTH]; /* chunk of hash n: [n % GM_HASH_DEPTH] */

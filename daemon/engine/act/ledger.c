@@ -1,0 +1,56 @@
+/* The memory of a ledger: see ledger.h. */
+#include "daemon/engine/act/ledger.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "daemon/core/table_apps.h"
+
+int gm_engine_open_ledger(struct gm_engine *engine)
+{
+    const struct gm_table *table = engine->table;
+    const size_t bytes = gm_ledger_size(table->max_apps, table->max_chunks, table->max_frames);
+    void *memory = MAP_FAILED;
+    int error;
+    engine->ledger.fd = -1;
+    if (bytes == 0)
+        return -EOVERFLOW;
+    const int fd = memfd_create("gpumux-ledger", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -errno;
+    if (ftruncate(fd, (off_t)bytes) || fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK))
+        goto fail;
+    memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        goto fail;
+    struct gm_ledger ledger;
+    gm_ledger_init(&ledger, memory, table->max_apps, table->max_chunks, table->max_frames);
+    engine->ledger.fd = fd;
+    engine->ledger.memory = memory;
+    engine->ledger.bytes = bytes;
+    /* The GPU writes there. Where it cannot, the mover does. */
+    engine->ledger.is_registered = engine->cuda.cuMemHostRegister_v2(
+                                       gm_ledger_out(&ledger), GM_LEDGER_PAGE, 0) == CUDA_SUCCESS;
+    gm_mover_count(engine->mover, gm_ledger_out(&ledger), engine->ledger.is_registered);
+    gm_table_keep_ledger(engine->table, &ledger);
+    return 0;
+
+fail:
+    error = -errno;
+    close(fd);
+    return error;
+}
+
+void gm_engine_close_ledger(struct gm_engine *engine)
+{
+    if (!engine->ledger.memory)
+        return;
+    gm_table_keep_ledger(engine->table, &(struct gm_ledger){0});
+    if (engine->ledger.is_registered)
+        engine->cuda.cuMemHostUnregister((char *)engine->ledger.memory + GM_LEDGER_PAGE);
+    munmap(engine->ledger.memory, engine->ledger.bytes);
+    close(engine->ledger.fd);
+    engine->ledger.memory = NULL;
+}
