@@ -131,6 +131,8 @@ const char *gm_ledger_open(struct gm_ledger *ledger, void *memory, size_t bytes,
         return "the ledger is of an older gpumuxd";
     if (head->version > GM_LEDGER_VERSION)
         return "the ledger is of a newer gpumuxd";
+    if (((const uint64_t *)memory)[GM_LEDGER_PAGE / sizeof(uint64_t)] == GM_LEDGER_UNCOUNTED)
+        return "the driver did not count what was copied out";
     if (head->max_apps > max_apps || head->max_chunks > max_chunks || head->max_frames > max_frames)
         return "the ledger is larger than this gpumuxd's tables";
     *ledger = (struct gm_ledger){.words = memory,

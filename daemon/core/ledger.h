@@ -43,6 +43,9 @@
 #define GM_LEDGER_VERSION 1u
 #define GM_LEDGER_PAGE 4096u
 
+/* `out` then: somebody could not count, and no place that is OUT can be told. */
+#define GM_LEDGER_UNCOUNTED UINT64_MAX
+
 /* The sizes are the table's. `made` is written last: without it nothing counts. */
 struct gm_ledger_head {
     uint64_t magic, version;

@@ -330,8 +330,7 @@ static bool is_same_frame(const struct gm_table *table, const struct gm_table *o
             gm_table_has_import(table, app, i) != gm_table_has_import(other, app, i))
             return false;
     /* One that a chunk left for good as soon as its copy out has ended serves that chunk again. */
-    return a->state != GM_FRAME_CONDEMNED || b->state == GM_FRAME_CONDEMNED ||
-           b->chunk != GM_NONE;
+    return a->state != GM_FRAME_CONDEMNED || b->state == GM_FRAME_CONDEMNED || b->chunk != GM_NONE;
 }
 
 const char *gm_table_compare(const struct gm_table *table, const struct gm_table *other)

@@ -1,19 +1,21 @@
+/* clang-format off */
 /*
  * What gpumuxd and gpumux-keeper say to each other, on a SOCK_SEQPACKET socket: one datagram is one
  * message, and each question has one answer, in order. Fixed widths, the machine's byte order.
  *
- *   HELLO   the first: from now on this is the daemon, and a connection before it ends.  ->
- * HELLO_IS PUT     hold these: one descriptor an item. What had the same key is closed.         ->
- * PUT_IS DROP    close these. What is not held is no mistake.                                 ->
- * DROPPED TAKE    the held items behind this key (no item: from the first), with copies of their
- * descriptors, as many as a message carries; none: there are no more.    -> GIVE BYE     close all,
- * and end.                                                          -> none
+ *   HELLO  the first: from now on this is the daemon, and a connection before it ends. -> HELLO_IS
+ *   PUT    hold these: one descriptor an item. What had the same key is closed.        -> PUT_IS
+ *   DROP   close these. What is not held is no mistake.                                -> DROPPED
+ *   TAKE   the held items behind this key (no item: from the first), with copies of their
+ *          descriptors, as many as a message carries; none: there are no more.         -> GIVE
+ *   BYE    close all, and end.                                                         -> none
  *
  * An item's key is {kind, gpu, slot}. Kinds are numbers, which mean nothing to the keeper, but for
  * LEASE: its descriptor is a pidfd, and the item goes when that process has ended.
  *
  * A message that is none (length, type, version, descriptors other than items) ends its connection.
  */
+/* clang-format on */
 #ifndef GM_DAEMON_KEEPER_PROTOCOL_H
 #define GM_DAEMON_KEEPER_PROTOCOL_H
 

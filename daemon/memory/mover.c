@@ -59,7 +59,6 @@ struct gm_mover {
     atomic_int error; /* CUresult: the first that says that the context is lost */
     struct way ways[GM_WAYS];
     uint64_t *count; /* of copies out that have ended; NULL: nobody wants it */
-    bool is_count_mapped;
 };
 
 static uint64_t link_bytes(const struct copy *copy)
@@ -259,26 +258,19 @@ static CUresult copy_now(struct gm_mover *mover, struct way *w, const struct cop
     return result;
 }
 
-void gm_mover_count(struct gm_mover *mover, uint64_t *word, bool is_mapped)
+void gm_mover_count(struct gm_mover *mover, uint64_t *word)
 {
     mover->count = word;
-    mover->is_count_mapped = is_mapped;
 }
 
 /* Copies out up to number `last` have ended when the GPU comes here. */
-static CUresult count_out(struct gm_mover *mover, const struct way *out, uint64_t last)
+static void count_out(struct gm_mover *mover, const struct way *out, uint64_t last)
 {
-    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    if (mover->is_count_mapped)
-        result = mover->cuda->cuStreamWriteValue64_v2(
-            out->stream, (CUdeviceptr)(uintptr_t)mover->count, last, 0);
-    if (result == CUDA_SUCCESS)
-        return result;
-    mover->is_count_mapped = false;
-    result = probe(mover, out);
-    if (result == CUDA_SUCCESS)
-        __atomic_store_n(mover->count, last, __ATOMIC_RELEASE);
-    return result;
+    const CUdeviceptr at = (CUdeviceptr)(uintptr_t)mover->count;
+    if (mover->cuda->cuStreamWriteValue64_v2(out->stream, at, last, 0) == CUDA_SUCCESS)
+        return;
+    __atomic_store_n(mover->count, GM_MOVER_UNCOUNTED, __ATOMIC_RELEASE);
+    mover->count = NULL;
 }
 
 /* Record an event behind all copies that were started. If the driver refuses, probe() waits for
@@ -288,11 +280,9 @@ static CUresult record(struct gm_mover *mover, struct way *w)
     const uint64_t last = w->started;
     if (last == w->recorded)
         return CUDA_SUCCESS;
-    CUresult result = CUDA_SUCCESS;
     if (mover->count && w == &mover->ways[GM_WAY_OUT])
-        result = count_out(mover, w, last);
-    if (result == CUDA_SUCCESS)
-        result = mover->cuda->cuEventRecord(w->events[last % GM_WAY_DEPTH], w->stream);
+        count_out(mover, w, last);
+    CUresult result = mover->cuda->cuEventRecord(w->events[last % GM_WAY_DEPTH], w->stream);
     if (result != CUDA_SUCCESS)
         result = probe(mover, w);
     if (result != CUDA_SUCCESS)

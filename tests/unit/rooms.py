@@ -43,7 +43,6 @@ ROOMS = {
     "daemon/profile": "",                            # templates from what a profiler recorded
     "daemon/ctl": "core profile",
     "daemon/keeper": "",
-    "daemon/keeper": "",
 }
 
 # A file, what it may not include or name, and why.

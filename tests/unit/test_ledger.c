@@ -214,6 +214,9 @@ static void test_head(void **state)
     head->made = 0;
     assert_string_equal(read_it(0), "it is no ledger, or was never finished");
     *head = is;
+    *gm_ledger_out(&ledger) = GM_LEDGER_UNCOUNTED;
+    assert_string_equal(read_it(0), "the driver did not count what was copied out");
+    *gm_ledger_out(&ledger) = 0;
     head->max_frames++;
     assert_string_equal(read_it(0), "the ledger is larger than this gpumuxd's tables");
     *head = is;

@@ -8,13 +8,14 @@
 
 #include "daemon/core/table_apps.h"
 
+_Static_assert(GM_MOVER_UNCOUNTED == GM_LEDGER_UNCOUNTED, "what the mover says, the ledger says");
+
 int gm_engine_open_ledger(struct gm_engine *engine)
 {
     const struct gm_table *table = engine->table;
     const size_t bytes = gm_ledger_size(table->max_apps, table->max_chunks, table->max_frames);
     void *memory = MAP_FAILED;
     int error;
-    engine->ledger.fd = -1;
     if (bytes == 0)
         return -EOVERFLOW;
     const int fd = memfd_create("gpumux-ledger", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -27,13 +28,17 @@ int gm_engine_open_ledger(struct gm_engine *engine)
         goto fail;
     struct gm_ledger ledger;
     gm_ledger_init(&ledger, memory, table->max_apps, table->max_chunks, table->max_frames);
+    /* Where the GPU cannot count copies out there is none: it would not be exact. */
+    if (engine->cuda.cuMemHostRegister_v2(gm_ledger_out(&ledger), GM_LEDGER_PAGE, 0) !=
+        CUDA_SUCCESS) {
+        munmap(memory, bytes);
+        close(fd);
+        return 0;
+    }
     engine->ledger.fd = fd;
     engine->ledger.memory = memory;
     engine->ledger.bytes = bytes;
-    /* The GPU writes there. Where it cannot, the mover does. */
-    engine->ledger.is_registered = engine->cuda.cuMemHostRegister_v2(
-                                       gm_ledger_out(&ledger), GM_LEDGER_PAGE, 0) == CUDA_SUCCESS;
-    gm_mover_count(engine->mover, gm_ledger_out(&ledger), engine->ledger.is_registered);
+    gm_mover_count(engine->mover, gm_ledger_out(&ledger));
     gm_table_keep_ledger(engine->table, &ledger);
     return 0;
 
@@ -48,8 +53,7 @@ void gm_engine_close_ledger(struct gm_engine *engine)
     if (!engine->ledger.memory)
         return;
     gm_table_keep_ledger(engine->table, &(struct gm_ledger){0});
-    if (engine->ledger.is_registered)
-        engine->cuda.cuMemHostUnregister((char *)engine->ledger.memory + GM_LEDGER_PAGE);
+    engine->cuda.cuMemHostUnregister((char *)engine->ledger.memory + GM_LEDGER_PAGE);
     munmap(engine->ledger.memory, engine->ledger.bytes);
     close(engine->ledger.fd);
     engine->ledger.memory = NULL;

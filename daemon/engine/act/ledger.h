@@ -7,7 +7,8 @@
 
 #include "daemon/engine/state/state.h"
 
-/* Before the first app, after the mover. 0, or -errno, and there is no ledger. */
+/* Before the first app, after the mover. 0, or -errno. Where the driver
+ * cannot count copies out, there is no ledger, which is no error. */
 int gm_engine_open_ledger(struct gm_engine *engine);
 /* After the mover. */
 void gm_engine_close_ledger(struct gm_engine *engine);

@@ -378,7 +378,6 @@ struct gm_engine {
         int fd;
         void *memory; /* NULL: there is none */
         size_t bytes;
-        bool is_registered;
     } ledger;
     struct gm_hasher *hasher;          /* NULL: nothing is hashed */
     bool is_hashing_off;               /* the GPU refused it since */

@@ -14,7 +14,7 @@
 #include "daemon/core/table.h"
 #include "daemon/core/table_adopt.h"
 
-enum { RARELY = 48 };
+enum { RARELY = 480 };
 
 static struct of_gpu {
     struct gm_ledger ledger; /* what the engine writes */
