@@ -396,6 +396,11 @@ bool gm_profile_write(FILE *file, const struct gm_profile *profile)
     return fflush(file) == 0 && !ferror(file);
 }
 
+const char *gm_profile_system(void)
+{
+    return GM_PROFILE_SYSTEM;
+}
+
 bool gm_profile_folder(char *(*getenv_like)(const char *), char *path, size_t size)
 {
     const char *config = getenv_like("XDG_CONFIG_HOME"), *home = getenv_like("HOME");

@@ -105,8 +105,10 @@ void gm_profile_free_kernel(struct gm_profile_kernel *kernel);
 char *gm_amount_format(const struct gm_amount *amount, char *text);
 
 /* The user's folder of profiles, or false: there is none. `getenv_like` is getenv, or
- * secure_getenv in a library. The system's is GM_PROFILE_SYSTEM. */
+ * secure_getenv in a library. */
 bool gm_profile_folder(char *(*getenv_like)(const char *), char *path, size_t size);
-#define GM_PROFILE_SYSTEM "/usr/share/gpumux/profiles"
+
+/* The system's folder, where this build is installed: share/gpumux/profiles. */
+const char *gm_profile_system(void);
 
 #endif

@@ -78,10 +78,11 @@ static int show(const struct mux_options *options)
     if (found == 0) {
         if (gm_profile_folder(getenv, folder, sizeof folder))
             found += each_file(folder, GM_PROFILE_SUFFIX, show_file, &has_failed);
-        found += each_file(GM_PROFILE_SYSTEM, GM_PROFILE_SUFFIX, show_file, &has_failed);
+        found += each_file(gm_profile_system(), GM_PROFILE_SUFFIX, show_file, &has_failed);
         if (found == 0)
-            printf("There is no profile, neither in %s nor in " GM_PROFILE_SYSTEM ".\n",
-                   gm_profile_folder(getenv, folder, sizeof folder) ? folder : "~/.config");
+            printf("There is no profile, neither in %s nor in %s.\n",
+                   gm_profile_folder(getenv, folder, sizeof folder) ? folder : "~/.config",
+                   gm_profile_system());
     }
     const int code = mux_written("the profiles");
     return has_failed ? MUX_FAILED : code;

@@ -59,7 +59,7 @@ static void *gm_profiles_run(void *unused)
     gm_lock(&gm_profiles_lock);
     if (gm_profile_folder(secure_getenv, folder, sizeof(folder)))
         gm_profiles_read(folder);
-    gm_profiles_read(GM_PROFILE_SYSTEM);
+    gm_profiles_read(gm_profile_system());
     const bool are_there = gm_profiles_n > 0;
     atomic_store_explicit(&gm_profiles_are_there, are_there, memory_order_release);
     gm_unlock(&gm_profiles_lock);

@@ -25,6 +25,7 @@ share/man/man1/mux-ctl.1
 share/man/man5/gpumux.conf.5
 share/man/man7/libgpumux.7
 share/man/man8/gpumuxd.8
+$(cd "$SOURCE/profiles" && for file in *.profile; do [ ! -f "$file" ] || echo "share/gpumux/profiles/$file"; done)
 END
 sed -i '/^$/d' "$dir/list"
 
