@@ -38,6 +38,7 @@
 #include "daemon/views/record.h"
 #include "daemon/service/server.h"
 #include "daemon/service/session.h"
+#include "daemon/service/session_output.h"
 #include "daemon/service/users.h"
 
 /* An H200 host with 139 GiB of device and 64 GiB of host frames needed 6,500 (measured). */

@@ -1,7 +1,7 @@
 /*
- * Sessions: one for each connection. Owns them and their queues. server.c starts them, main opens
- * and stops the set; the engine calls gm_session_send and gm_session_end through its outlet. Calls
- * the machine, control.c and places.c. Loop thread only.
+ * Sessions: one for each connection. Owns them. server.c starts them, main opens
+ * and stops the set. Calls the machine, control.c, places.c and the other files of sessions
+ * (session_state.h). Loop thread only.
  *
  * Connections of no app (of mux-ctl, or before HELLO) are visitors. At most two thirds of the files
  * that are kept for them may be open (64, see files.h), all but a quarter of that for one user. One
@@ -13,12 +13,7 @@
  * a minute.
  *
  * A session is NEW until HELLO, then APP (joined to the engine) or CONTROL. It ends when the peer
- * closes, breaks the protocol or stays silent too long, or by gm_session_end. Ending has two steps:
- * mark (read and send nothing more), then bury, from the loop. Only bury calls gm_machine_leave, so
- * a leave never happens inside a call of the engine.
- *
- * Output that the socket does not take is queued, with duplicates of its fds. If the queue grows
- * beyond its bound, the peer does not read, and the session ends.
+ * closes, breaks the protocol or stays silent too long, or by gm_session_end (session_output.h).
  */
 #ifndef GM_DAEMON_SERVICE_SESSION_H
 #define GM_DAEMON_SERVICE_SESSION_H
@@ -26,25 +21,16 @@
 #include <stdint.h>
 #include <uv.h>
 
-#include "daemon/service/control.h"
 #include "daemon/engine/machine.h"
+#include "daemon/service/control.h"
+#include "daemon/service/session_state.h"
 
-#define GM_SESSION_FILES 4u                /* of an app: its socket, its pidfd, two frames */
-#define GM_SESSION_OTHERS 4u               /* one user gets all but a quarter of all places */
-#define GM_SESSION_ROOM 16u                /* only root has the last sixteenth */
-#define GM_SESSION_PATIENCE_MS 5000u       /* until HELLO; mux-ctl: until its next question */
-#define GM_SESSION_BURST 64                /* messages read from one session at a time */
-#define GM_SESSION_QUEUE_BYTES (64u << 20) /* output that may wait for a peer to read */
-#define GM_SESSION_QUEUE_MESSAGES 16384u
+#define GM_SESSION_FILES 4u      /* of an app: its socket, its pidfd, two frames */
+#define GM_SESSION_ROOM 16u      /* only root has the last sixteenth */
+#define GM_SESSION_BURST 64      /* messages read from one session at a time */
 #define GM_SESSION_BEAT_MS 1000u /* apps hear that the daemon is there (gm_machine_beat) */
-#define GM_SESSION_RETRY_MS 10u  /* the kernel lacks room for messages or fds; TRIM is under way */
 #define GM_SESSION_TRIM_MS 4000u /* TRIM and CONFIG are answered by then: mux-ctl waits for 5 s */
 #define GM_SESSION_ANSWERS 4096  /* bytes that the kernel keeps of them for mux-ctl: a few */
-#define GM_SESSION_DOCUMENTS                                                                       \
-    10u /* a status of 256 apps takes 5 to 10 ms: others get one in 0.1 s */
-
-struct gm_session;
-struct gm_sessions;
 
 /* `machine` and `control` outlive the sessions. Returns 0 or -errno. */
 int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_machine *machine,
@@ -52,15 +38,6 @@ int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_m
 
 /* Take a new socket: non-blocking, close-on-exec. The sessions close it, also if they refuse it. */
 void gm_session_start(struct gm_sessions *sessions, int fd);
-
-/* As gm_engine_outlet.send and .end. */
-int gm_session_send(struct gm_session *session, enum gm_msg_type type, const void *body,
-                    const void *entries, uint32_t count, const int *fds, int n_fds);
-void gm_session_end(struct gm_session *session, enum gm_refusal reason, const char *text);
-
-/* Its process has ended. If another one has the connection, the session ends now; returns a new
- * descriptor of the connection, which hangs up when nobody has it any more. -1: nobody has. */
-int gm_session_keep(struct gm_session *session);
 
 /* As gm_reload_done: answers who asked for that reading. `sessions` is a struct gm_sessions. */
 void gm_sessions_config_is(void *sessions, uint64_t number, bool is_refused, const char *outcome);

@@ -27,6 +27,7 @@
 #include "daemon/engine/machine.h"
 #include "daemon/service/server.h"
 #include "daemon/service/session.h"
+#include "daemon/service/session_output.h"
 #include "daemon/core/snapshot.h"
 #include "daemon/engine/snapshot.h"
 #include "daemon/views/log.h"
