@@ -19,9 +19,10 @@
 #include "daemon/service/options.h"
 
 static const struct command {
-    const char *name, *words, *does, *more;
+    const char *name, *words, *does, *more, *examples;
 } commands[] = {
-#define MUX_COMMAND(name, run, has_words, words, does, more) {#name, words, does, more},
+#define MUX_COMMAND(name, run, has_words, words, does, more, examples)                             \
+    {#name, words, does, more, examples},
 #define MUX_OPTION(...)
 #include "daemon/ctl/commands.def"
 #undef MUX_COMMAND
@@ -42,14 +43,36 @@ static const struct option {
 
 #define WIDTH 80u
 
-/* `length` bytes as plain text of a page, in lines of at most WIDTH bytes, more or less. */
-static void put_some(const char *text, size_t length)
+/* A byte of plain text as roff has it. */
+static void put_byte(char c)
 {
     static const struct {
         char c;
         const char *roff;
     } special[] = {{'\\', "\\e"},  {'-', "\\-"},   {'\'', "\\(aq"},
                    {'`', "\\(ga"}, {'~', "\\(ti"}, {'^', "\\(ha"}};
+    for (size_t k = 0; k < sizeof special / sizeof special[0]; k++) {
+        if (special[k].c != c)
+            continue;
+        printf("%s", special[k].roff);
+        return;
+    }
+    putchar(c);
+}
+
+/* One line, as it is. */
+static void put_line(const char *text, size_t length)
+{
+    if (length > 0 && (*text == '.' || *text == '\''))
+        printf("\\&"); /* at the start of a line it would be a request */
+    for (size_t i = 0; i < length; i++)
+        put_byte(text[i]);
+    putchar('\n');
+}
+
+/* `length` bytes as plain text of a page, in lines of at most WIDTH bytes, more or less. */
+static void put_some(const char *text, size_t length)
+{
     size_t column = 0;
     for (size_t i = 0; i < length; i++) {
         const char *end = memchr(text + i, ' ', length - i);
@@ -63,13 +86,8 @@ static void put_some(const char *text, size_t length)
             printf("\\&"); /* at the start of a line it would be a request */
         if (text[i] == ' ')
             continue;
-        const char plain[2] = {text[i], '\0'};
-        const char *shown = plain;
-        for (size_t k = 0; k < sizeof special / sizeof special[0]; k++)
-            if (special[k].c == text[i])
-                shown = special[k].roff;
-        printf("%s", shown);
-        column += strlen(shown);
+        put_byte(text[i]);
+        column++;
     }
 }
 
@@ -89,6 +107,18 @@ static void put_paragraphs(const char *text)
         printf("\n");
         text += length + (end ? 2 : 0);
     }
+}
+
+/* Command lines, one below the other. */
+static void put_examples(const char *lines)
+{
+    printf(".PP\n.RS\n.EX\n");
+    while (*lines) {
+        const size_t length = strcspn(lines, "\n");
+        put_line(lines, length);
+        lines += length + (lines[length] == '\n');
+    }
+    printf(".EE\n.RE\n");
 }
 
 /* An entry's head, such as --gpu-budget=SIZE: the argument in italics. */
@@ -170,6 +200,7 @@ static void each_command(void)
         put_paragraphs(commands[i].does);
         command_options(1u << i, false);
         put_paragraphs(commands[i].more);
+        put_examples(commands[i].examples);
     }
 }
 

@@ -219,3 +219,61 @@ int mux_ask(const char *path, struct mux_question *ask)
         mux_complain("%s", ask->why);
     return code;
 }
+
+int mux_exchange(const struct mux_options *options, enum gm_msg_type question, const void *body,
+                 enum gm_msg_type answer, void *result, size_t result_size)
+{
+    struct mux_question ask = {.question = question,
+                               .body = body,
+                               .answer = answer,
+                               .result = result,
+                               .result_size = result_size};
+    return mux_ask(options->socket, &ask);
+}
+
+/* These begin alike. */
+#define SAYS(type)                                                                                 \
+    (offsetof(struct type, is_refused) == offsetof(struct gm_msg_set_is, is_refused) &&            \
+     offsetof(struct type, text) == offsetof(struct gm_msg_set_is, text))
+_Static_assert(SAYS(gm_msg_forgotten) && SAYS(gm_msg_config_is) && SAYS(gm_msg_reserved),
+               "a refusal is read in one way");
+
+int mux_demand(const struct mux_options *options, enum gm_msg_type question, const void *body,
+               enum gm_msg_type answer, void *result, size_t result_size)
+{
+    const struct gm_msg_set_is *said = result;
+    const int code = mux_exchange(options, question, body, answer, result, result_size);
+    if (code || !said->is_refused)
+        return code;
+    mux_complain("%s: %s", options->name, said->text);
+    return MUX_FAILED;
+}
+
+int mux_get_status(const struct mux_options *options, cJSON **status)
+{
+    const struct gm_msg_status body = {0};
+    struct mux_question ask = {
+        .question = GM_MSG_STATUS, .body = &body, .answer = GM_MSG_STATUS_IS, .is_document = true};
+    const int code = mux_ask(options->socket, &ask);
+    if (code)
+        return code;
+    *status = cJSON_Parse(ask.text);
+    free(ask.text);
+    if (cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(*status, "schema")))
+        return MUX_OK;
+    cJSON_Delete(*status);
+    mux_complain("gpumuxd's status is not a status document");
+    return MUX_FAILED;
+}
+
+int mux_print_json(cJSON *json, const char *what)
+{
+    char *printed = cJSON_PrintUnformatted(json);
+    if (printed)
+        puts(printed);
+    else
+        mux_complain("out of memory");
+    cJSON_free(printed);
+    cJSON_Delete(json);
+    return printed ? mux_written(what) : MUX_FAILED;
+}

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/nearest.h"
 #include "common/size.h"
 
 /* A member of the status as the file has it: "gpu_budget_bytes" is gpu-budget, a size. */
@@ -51,15 +52,16 @@ static bool is_said(const cJSON *member)
 
 static int show(const struct mux_options *options)
 {
-    const struct gm_msg_status body = {0};
-    struct mux_question ask = {
-        .question = GM_MSG_STATUS, .body = &body, .answer = GM_MSG_STATUS_IS, .is_document = true};
-    const int code = mux_ask(options->socket, &ask);
+    cJSON *status;
+    const int code = mux_get_status(options, &status);
     if (code)
         return code;
-    cJSON *status = cJSON_Parse(ask.text);
     const cJSON *config = cJSON_GetObjectItemCaseSensitive(status, "config"), *member, *rule;
-    free(ask.text);
+    if (options->is_json && cJSON_IsObject(config)) {
+        cJSON *shown = cJSON_Duplicate(config, true);
+        cJSON_Delete(status);
+        return mux_print_json(shown, "the configuration");
+    }
     cJSON_ArrayForEach(member, config)
     {
         if (is_said(member))
@@ -85,14 +87,19 @@ int mux_config(const struct mux_options *options)
     const char *word = options->words[0];
     struct gm_msg_config body = {0};
     struct gm_msg_config_is answer = {0};
-    struct mux_question ask = {.question = GM_MSG_CONFIG,
-                               .body = &body,
-                               .answer = GM_MSG_CONFIG_IS,
-                               .result = &answer,
-                               .result_size = sizeof answer};
     size_t what = 0;
     while (word && what < 3 && strcmp(word, words[what]) != 0)
         what++;
+    if (word && what == 3) {
+        struct gm_nearest nearest;
+        gm_nearest_begin(&nearest, word, strlen(word));
+        for (size_t i = 0; i < 3; i++)
+            gm_nearest_look(&nearest, words[i]);
+        if (nearest.best) {
+            mux_complain("config: \"%.60s\": did you mean %s?", word, nearest.best);
+            return MUX_FAILED;
+        }
+    }
     if (!word || what == 3 || options->words[1]) {
         mux_complain("config: say show, check or reload");
         return MUX_FAILED;
@@ -100,12 +107,14 @@ int mux_config(const struct mux_options *options)
     if (what == 0)
         return show(options);
     body.what = what == 1 ? GM_CONFIG_CHECK : GM_CONFIG_RELOAD;
-    const int code = mux_ask(options->socket, &ask);
+    const int code =
+        mux_demand(options, GM_MSG_CONFIG, &body, GM_MSG_CONFIG_IS, &answer, sizeof answer);
     if (code)
         return code;
-    if (answer.is_refused) {
-        mux_complain("config: %s", answer.text);
-        return MUX_FAILED;
+    if (options->is_json) {
+        cJSON *json = cJSON_CreateObject();
+        cJSON_AddStringToObject(json, "text", answer.text);
+        return mux_print_json(json, "what has changed");
     }
     printf("%s\n", answer.text);
     return mux_written("what has changed");

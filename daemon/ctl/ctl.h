@@ -4,13 +4,17 @@
  *
  *   main.c           reads the command line, and calls one of:
  *   status.c, log.c  show what the daemon says, as JSON or by table.c and lines.c
+ *   ps.c             lists programs, as status does: apps.c
  *   set.c            changes settings of programs
  *   trim.c           gives cached memory back
  *   forget.c         has what earlier runs needed forgotten
  *   run.c            starts programs with the shim; program.c: whether they can load it
  *   profile.c        starts programs with the profiler, learns what it recorded, shows profiles;
  *                    profiles.c: as tables
+ *   completion.c     writes completions of shells
  *   find.c           called by run.c and profile.c: finds our libraries
+ *   select.c         called by set.c and forget.c: whose programs are meant
+ *   columns.c        called by those that show something: cuts and wraps text
  *   ask.c            called by all of those: asks the daemon
  *   say.c            called by all files: writes to standard error
  *
@@ -20,6 +24,7 @@
 #ifndef GM_DAEMON_CTL_CTL_H
 #define GM_DAEMON_CTL_CTL_H
 
+#include <argp.h>
 #include <cjson/cJSON.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,10 +52,13 @@ struct mux_options {
     char **words;       /* what follows it and is no option, up to NULL */
     const char *socket; /* NULL: where gm_sock_path says */
     bool is_json;
+    bool is_long, is_quiet;     /* status, ps: all columns and whole lines; ps: pids only */
+    unsigned sort;              /* status, ps: mux_sort_index */
     uint64_t watch_ns;          /* status; 0: once */
     bool is_following;          /* log */
     uint32_t count;             /* log: entries, or MUX_COUNT_UNSAID */
-    const char *command, *user; /* set, pause, resume: whose; NULL: not said */
+    const char *command, *user; /* set, pause, resume, forget, ps: whose; NULL: not said */
+    const char *class, *cap;    /* run: as settings; NULL: not said */
     const char *group;          /* run: of the program; NULL: none */
     const char *need;           /* run: what it will need on the GPU; NULL: not said */
     bool is_required;           /* run: only if the daemon can serve the program */
@@ -81,9 +89,49 @@ int mux_try(const char *socket, struct mux_question *ask);
 /* The same, with the reason on standard error. */
 int mux_ask(const char *socket, struct mux_question *ask);
 
+/* How a verb begins: ask, and take the answer, an object of the message's size. Returns MUX_OK, or
+ * the exit code after one line. */
+int mux_exchange(const struct mux_options *options, enum gm_msg_type question, const void *body,
+                 enum gm_msg_type answer, void *result, size_t result_size);
+/* The same with an answer that can be a refusal, which begins as struct gm_msg_set_is does. */
+int mux_demand(const struct mux_options *options, enum gm_msg_type question, const void *body,
+               enum gm_msg_type answer, void *result, size_t result_size);
+/* The status document, which the caller deletes. */
+int mux_get_status(const struct mux_options *options, cJSON **status);
+/* Print JSON as one line, and delete it. */
+int mux_print_json(cJSON *json, const char *what);
+
+/* Whose programs are meant, as the wire has it. */
+struct mux_selection {
+    uint32_t selects; /* enum gm_set_select */
+    int32_t pid;
+    uint32_t uid;
+    char command[64];
+};
+/* Add --command and --user. False, after one line: there is no such user, or it is no name. */
+bool mux_select(const struct mux_options *options, struct mux_selection *selection);
+/* Add a word that is to be a pid; `other` says what else it could have been. */
+bool mux_select_pid(const struct mux_options *options, const char *word, const char *other,
+                    struct mux_selection *selection);
+
+/* What commands.def says of a command; the last one has no name. */
+struct mux_command {
+    const char *name;
+    int (*run)(const struct mux_options *options);
+    bool has_words;
+    const char *words, *does, *more, *examples;
+};
+extern const struct mux_command mux_commands[];
+/* Its n-th option; NULL: it has no more. */
+const struct argp_option *mux_option(size_t command, size_t n);
+
 /* The commands. Each returns an enum mux_exit. mux_set: also `pause` and `resume`. mux_run returns
  * only if the program was not started. */
 int mux_status(const struct mux_options *options);
+int mux_ps(const struct mux_options *options);
+int mux_completion(const struct mux_options *options);
+int mux_help(const struct mux_options *options);
+int mux_version(const struct mux_options *options);
 int mux_log(const struct mux_options *options);
 int mux_set(const struct mux_options *options);
 int mux_trim(const struct mux_options *options);
@@ -124,7 +172,45 @@ struct mux_program {
 void mux_look(char **argv, struct mux_program *program);
 
 /* Print the status document as a table. */
-void mux_table(const cJSON *status);
+void mux_table(const cJSON *status, const struct mux_options *options);
+
+/* The programs of a status that --user and --command mean, in the order of --sort. The caller frees
+ * `app`, which points into the status. */
+struct mux_apps {
+    const cJSON **app;
+    size_t n;
+    bool has_several_gpus;
+};
+bool mux_sort_apps(const cJSON *status, const struct mux_options *options, struct mux_apps *apps);
+/* Print them as a table. */
+void mux_show_apps(const cJSON *status, const struct mux_options *options);
+
+/* What the programs of a user have together. */
+struct mux_user {
+    const char *name; /* of the status */
+    unsigned programs;
+    double resident, total; /* bytes */
+    double run_s, wait_s;
+};
+/* The caller frees `users`, even after false: out of memory. */
+bool mux_sum_users(const struct mux_apps *apps, struct mux_user **users, size_t *n_users);
+
+#define MUX_SORT_LIST "state, memory, run, wait, user, name or pid"
+/* The number of an order of programs; false: there is none of this name. And its name; NULL. */
+bool mux_sort_index(const char *name, unsigned *index);
+const char *mux_sort_name(unsigned index);
+
+/* columns.c: characters of a text; of a line of the terminal, very many where there is none; cut
+ * `text` to `most` characters; print `text` behind `indent` blanks, and `more` of them on further
+ * lines, broken at blanks if possible. */
+int mux_width(const char *text);
+int mux_columns(void);
+void mux_cut(char *text, int most);
+void mux_wrap(const char *text, int indent, int more);
+
+#define MUX_CELL 256
+/* "12.3s", "4m05s", "3h20m", "2d04h". Returns `text`. */
+char *mux_seconds(double seconds, char text[MUX_CELL]);
 
 /* A member as a number; 0 if there is none. */
 static inline double mux_number(const cJSON *object, const char *key)
@@ -140,15 +226,19 @@ static inline const char *mux_word(const cJSON *object, const char *key)
     return cJSON_IsString(item) && item->valuestring[0] ? item->valuestring : "-";
 }
 
-/* A member as a size: "1.5 GiB". Returns `text`. */
 /* lines.c: "drain 1.2, copies 3.4": where the time of a switch went, in ms. Its parts are its whole
  * time; those that would be shown as 0.0 are left out. */
 char *mux_parts(const cJSON *entry, char *text, size_t text_size);
 
+static inline const char *mux_bytes(double bytes, char text[32])
+{
+    return gm_format_size(bytes > 0 && bytes < 9e18 ? (uint64_t)bytes : 0, text, 32);
+}
+
+/* A member as a size: "1.5 GiB". Returns `text`. */
 static inline const char *mux_size(const cJSON *object, const char *key, char text[32])
 {
-    const double bytes = mux_number(object, key);
-    return gm_format_size(bytes > 0 && bytes < 9e18 ? (uint64_t)bytes : 0, text, 32);
+    return mux_bytes(mux_number(object, key), text);
 }
 
 /* The rate in GB/s; 0 if `ms` is 0. */

@@ -3,10 +3,13 @@
 
 #include <argp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/args.h"
 #include "common/clock.h"
+#include "common/nearest.h"
+#include "common/settings.h"
 #include "common/size.h"
 #include "common/standard.h"
 #include "common/text.h"
@@ -17,8 +20,10 @@ enum {
     KEY_SOCKET = 0x1000,
     KEY_JSON,
     KEY_WATCH,
-    KEY_HELP,
     KEY_VERSION,
+    KEY_SORT,
+    KEY_CLASS,
+    KEY_CAP,
     KEY_COMMAND,
     KEY_USER,
     KEY_REQUIRE,
@@ -40,12 +45,20 @@ static const struct command_option {
 } command_options[] = {
 #define MUX_COMMAND(...)
 #define MUX_OPTION(commands, key, name, argument, help)                                            \
-    {commands, {name, key, argument, 0, help, (key) == KEY_HELP ? -1 : 0}},
+    {commands, {name, key, argument, 0, help, (key) == 'h' ? -1 : 0}},
 #include "daemon/ctl/commands.def"
 #undef MUX_COMMAND
 #undef MUX_OPTION
 };
 #define OPTIONS (sizeof command_options / sizeof command_options[0])
+
+const struct argp_option *mux_option(size_t command, size_t n)
+{
+    for (size_t i = 0; i < OPTIONS; i++)
+        if (command_options[i].commands & 1u << command && n-- == 0)
+            return &command_options[i].argp;
+    return NULL;
+}
 
 static bool fail(struct line *line)
 {
@@ -61,6 +74,16 @@ static void explain(struct line *line, const struct argp_state *state)
     gm_args_explain(state, "mux-ctl", why, sizeof why);
     if (fail(line))
         mux_complain("%s", why);
+}
+
+/* --NAME: its value is that of a setting. */
+static void take_setting(struct line *line, const char *name, const char *value)
+{
+    struct gm_settings settings = {0};
+    char word[96], why[192];
+    snprintf(word, sizeof word, "%s=%.63s", name, value);
+    if (gm_settings_take(&settings, word, why, sizeof why) && fail(line))
+        mux_complain("--%s", why);
 }
 
 static error_t parse_key(int key, char *argument, struct argp_state *state)
@@ -91,6 +114,24 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
             mux_complain("--group: \"%.60s\" is not a name of 1 to 63 bytes", argument);
         line->options.group = argument;
         return 0;
+    case KEY_CLASS:
+        take_setting(line, "class", argument);
+        line->options.class = argument;
+        return 0;
+    case KEY_CAP:
+        take_setting(line, "cap", argument);
+        line->options.cap = argument;
+        return 0;
+    case KEY_SORT:
+        if (!mux_sort_index(argument, &line->options.sort) && fail(line))
+            mux_complain("--sort: \"%.60s\" is not " MUX_SORT_LIST, argument);
+        return 0;
+    case 'l':
+        line->options.is_long = true;
+        return 0;
+    case 'q':
+        line->options.is_quiet = true;
+        return 0;
     case KEY_NEED:
         if ((gm_parse_size(argument, &number) || number == 0) && fail(line))
             mux_complain("--need: \"%.60s\" is not a size (for example 12G)", argument);
@@ -110,7 +151,7 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
     case KEY_USER:
         line->options.user = argument;
         return 0;
-    case KEY_HELP:
+    case 'h':
         line->is_help = true;
         return 0;
     case KEY_VERSION:
@@ -142,39 +183,54 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
     }
 }
 
-static int show_version(const struct mux_options *options)
+int mux_version(const struct mux_options *options)
 {
     (void)options;
     printf("mux-ctl %s (protocol %u)\n", GM_VERSION, GM_WIRE_VERSION);
     return mux_written("the version");
 }
 
-static const struct command {
-    const char *name;
-    int (*run)(const struct mux_options *options);
-    bool has_words;
-    const char *words, *doc;
-} commands[] = {
-#define MUX_COMMAND(name, run, has_words, words, does, more)                                       \
-    {#name, run, has_words, words, sizeof more > 1 ? does "\v" more : does},
+const struct mux_command mux_commands[] = {
+#define MUX_COMMAND(name, run, has_words, words, does, more, examples)                             \
+    {#name, run, has_words, words, does, more, examples},
 #define MUX_OPTION(...)
 #include "daemon/ctl/commands.def"
 #undef MUX_COMMAND
 #undef MUX_OPTION
-};
-#define COMMANDS (sizeof commands / sizeof commands[0])
+    {0}};
+#define COMMANDS (sizeof mux_commands / sizeof mux_commands[0] - 1)
 
-/* "status, log, ... or version", for an error. */
-static const char *list_commands(char text[160])
+/* The number of the command that is called so. If there is none: COMMANDS, after one line. */
+static size_t find_command(const char *word)
 {
-    size_t at = 0;
-    for (size_t i = 0; i < COMMANDS && at < 160; i++)
-        at += (size_t)snprintf(text + at, 160 - at, "%s%s",
-                               i == 0             ? ""
-                               : i < COMMANDS - 1 ? ", "
-                                                  : " or ",
-                               commands[i].name);
-    return text;
+    struct gm_nearest nearest;
+    size_t n = 0;
+    gm_nearest_begin(&nearest, word, strlen(word));
+    for (; n < COMMANDS && strcmp(word, mux_commands[n].name) != 0; n++)
+        gm_nearest_look(&nearest, mux_commands[n].name);
+    if (n == COMMANDS && nearest.best)
+        mux_complain("unknown command \"%.60s\": did you mean %s?", word, nearest.best);
+    else if (n == COMMANDS)
+        mux_complain("unknown command \"%.60s\": mux-ctl help lists them", word);
+    return n;
+}
+
+/* Behind the options: what else is to be said, and examples. NULL: out of memory. It lasts. */
+static const char *doc_of(const struct mux_command *command)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    if (!file)
+        return NULL;
+    fprintf(file, "%s\v%s%sExamples:\n", command->does, command->more,
+            *command->more ? "\n\n" : "");
+    for (const char *at = command->examples; *at;) {
+        const int length = (int)strcspn(at, "\n");
+        fprintf(file, "    %.*s\n", length, at);
+        at += length + (at[length] == '\n');
+    }
+    return fclose(file) == 0 ? text : NULL;
 }
 
 /* How to read the command line of the n-th command. argp keeps pointers. */
@@ -188,17 +244,58 @@ static const struct argp *argp_of(size_t n)
             table[at++] = command_options[i].argp;
     argp = (struct argp){.options = table,
                          .parser = parse_key,
-                         .args_doc = *commands[n].words ? commands[n].words : NULL,
-                         .doc = commands[n].doc};
+                         .args_doc = *mux_commands[n].words ? mux_commands[n].words : NULL};
     return &argp;
 }
 
-static int help(const struct argp *argp, const char *name)
+/* Of the n-th command. */
+static int help_of(size_t n)
 {
-    char text[64];
-    snprintf(text, sizeof text, "%s", name);
-    argp_help(argp, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, text);
+    struct argp argp = *argp_of(n);
+    char name[64];
+    snprintf(name, sizeof name, "mux-ctl %s", mux_commands[n].name);
+    argp.doc = doc_of(&mux_commands[n]);
+    if (!argp.doc) {
+        mux_complain("out of memory");
+        return MUX_FAILED;
+    }
+    argp_help(&argp, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
+    free((char *)argp.doc);
     return mux_written("the help");
+}
+
+static int help(void)
+{
+    puts("Usage: mux-ctl COMMAND [OPTION...] [WORD...]\n"
+         "Shows and steers gpumux, which lets many CUDA programs share GPUs.\n");
+    for (size_t n = 0; n < COMMANDS; n++) {
+        char text[512];
+        const char *does = mux_commands[n].does;
+        snprintf(text, sizeof text, "%-10s  %.*s", mux_commands[n].name, (int)strcspn(does, ".;:"),
+                 does);
+        mux_wrap(text, 2, 12);
+    }
+    puts("\nOf every command:\n"
+         "  -h, --help         Show what it does, with examples, as mux-ctl help COMMAND\n"
+         "      --socket=PATH  The daemon's socket\n\n"
+         "mux-ctl looks for the daemon at $GPUMUX_SOCKET if that is set, else at the\n"
+         "system's socket and then at the user's.\n\n"
+         "Exit codes: 0 done, 1 wrong use or an error, 3 the daemon is down. run and\n"
+         "profile: the program's own, 125 if the daemon cannot serve the program and\n"
+         "--require is given, 126 if it cannot be executed, 127 if it is not found.");
+    return mux_written("the help");
+}
+
+int mux_help(const struct mux_options *options)
+{
+    if (!options->words[0])
+        return help();
+    if (options->words[1]) {
+        mux_complain("help: \"%.60s\" is one word too many", options->words[1]);
+        return MUX_FAILED;
+    }
+    const size_t n = find_command(options->words[0]);
+    return n < COMMANDS ? help_of(n) : MUX_FAILED;
 }
 
 /* Read options and words. The first word of `argv` is the name of what is called. */
@@ -215,18 +312,15 @@ static bool parse(const struct argp *argp, char **argv, unsigned flags, struct l
 
 static int run(size_t n, struct line *line)
 {
-    const struct command *command = &commands[n];
+    const struct mux_command *command = &mux_commands[n];
     const struct argp *argp = argp_of(n);
     /* What follows the program's name is its own. */
     const bool is_run = command->run == mux_run || command->run == mux_profile;
-    char name[64];
     line->options.name = command->name;
     if (!parse(argp, line->options.words, is_run ? ARGP_IN_ORDER : 0, line))
         return MUX_FAILED;
-    if (line->is_help) {
-        snprintf(name, sizeof name, "mux-ctl %s", command->name);
-        return help(argp, name);
-    }
+    if (line->is_help)
+        return help_of(n);
     if (!command->has_words && line->options.words[0]) {
         mux_complain("%s: \"%.60s\" is one word too many", command->name, line->options.words[0]);
         return MUX_FAILED;
@@ -236,51 +330,29 @@ static int run(size_t n, struct line *line)
 
 static const struct argp_option main_options[] = {
     {"socket", KEY_SOCKET, "PATH", 0, "The daemon's socket", 0},
-    {"help", KEY_HELP, NULL, 0, "Show this and stop", -1},
+    {"help", 'h', NULL, 0, "Show this and stop", -1},
     {"version", KEY_VERSION, NULL, 0, "Show the version and stop", -1},
     {0}};
 static const struct argp main_argp = {
     .options = main_options,
     .parser = parse_key,
-    .args_doc = "status [--json] [--watch=TIME]\nlog [-f] [-n N] [--json]\n"
-                "set PID|--command=NAME|--user=USER SETTING...\npause "
-                "PID|--command=NAME|--user=USER\nresume PID|--command=NAME|--user=USER\n"
-                "trim\nforget\nconfig show|check|reload\nrun [--require] -- PROGRAM [ARGUMENT...]\n"
-                "profile [-o FILE] -- PROGRAM [ARGUMENT...]\nprofile --show [FILE...]\nversion",
-    .doc =
-        "Shows and steers gpumux, which lets many CUDA programs share one GPU.\v"
-        "status shows the GPU, its memory and each program; log shows who got the GPU, when and "
-        "why; set, pause and resume change settings of running programs; trim gives cached "
-        "memory back to the system; run starts a program that shares the GPU; profile learns what "
-        "the kernels of a program touch.\n\n"
-        "mux-ctl looks for the daemon at $GPUMUX_SOCKET if that is set, else at the system's "
-        "socket and then at the user's.\n\n"
-        "Exit codes: 0 done, 1 wrong use or an error, 3 the daemon is down. run and profile: the "
-        "program's own, 125 if the daemon cannot serve the program and --require is given, 126 if "
-        "the "
-        "program cannot be executed, 127 if it is not found.",
 };
 
 int main(int argc, char **argv)
 {
     struct line line = {.options.count = MUX_COUNT_UNSAID};
-    char list[160];
-
     gm_open_standard(MUX_FAILED);
     if (argc < 1 || !parse(&main_argp, argv, ARGP_IN_ORDER, &line))
         return MUX_FAILED;
     if (line.is_help)
-        return help(&main_argp, "mux-ctl");
+        return help();
     if (line.is_version)
-        return show_version(&line.options);
+        return mux_version(&line.options);
     const char *word = line.options.words[0];
     if (!word) {
-        mux_complain("what to do? %s: mux-ctl --help says more", list_commands(list));
+        mux_complain("what to do? mux-ctl help lists the commands");
         return MUX_FAILED;
     }
-    for (size_t i = 0; i < COMMANDS; i++)
-        if (strcmp(word, commands[i].name) == 0)
-            return run(i, &line);
-    mux_complain("unknown command \"%.60s\": %s", word, list_commands(list));
-    return MUX_FAILED;
+    const size_t n = find_command(word);
+    return n < COMMANDS ? run(n, &line) : MUX_FAILED;
 }

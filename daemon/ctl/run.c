@@ -135,6 +135,11 @@ int mux_run(const struct mux_options *options)
     mux_name(argv, name);
     if (!(is_loadable(options, &program, name) && is_served(options, name)) && options->is_required)
         return MUX_UNSHARED;
+    if ((options->class && setenv("GPUMUX_CLASS", options->class, 1)) ||
+        (options->cap && setenv("GPUMUX_CAP", options->cap, 1))) {
+        mux_complain("the environment cannot be set: %s", strerror(errno));
+        return MUX_FAILED;
+    }
     check_wishes(name);
     const char *socket = options->socket;
     if (socket && realpath(socket, real))

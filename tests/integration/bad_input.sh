@@ -292,9 +292,9 @@ if has_ended daemon; then bad "$what: ended"; elif within "$patience" is_empty; 
 what="no command"
 expect 1 "what to do?" "$ctl"
 what="unknown command"
-expect 1 "unknown command \"stauts\"" "$ctl" stauts
+expect 1 "unknown command \"stauts\": did you mean status?" "$ctl" stauts
 what="unknown option"
-expect 1 "unknown option --jason" "$ctl" status --jason
+expect 1 "unknown option --jason: did you mean --json?" "$ctl" status --jason
 what="unknown option before the command"
 expect 1 "unknown option --json" "$ctl" --json status
 what="option without its value"

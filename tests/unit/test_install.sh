@@ -20,12 +20,15 @@ include/gpumux.h
 LIB/libgpumux.so
 lib/systemd/system/gpumuxd.service
 lib/systemd/user/gpumuxd.service
+share/bash-completion/completions/mux-ctl
 share/doc/gpumux/gpumux.conf
+share/fish/vendor_completions.d/mux-ctl.fish
 share/man/man1/mux-ctl.1
 share/man/man5/gpumux.conf.5
 share/man/man7/libgpumux.7
 share/man/man8/gpumuxd.8
 $(cd "$SOURCE/profiles" && for file in *.profile; do [ ! -f "$file" ] || echo "share/gpumux/profiles/$file"; done)
+share/zsh/vendor-completions/_mux-ctl
 END
 sed -i '/^$/d' "$dir/list"
 
