@@ -22,7 +22,7 @@
 #define GM_SHM_CTL_NAME "gpumux-ctl"
 
 #define GM_SHM_MAGIC 0x786d7567u /* "gumx" */
-#define GM_SHM_VERSION 9u
+#define GM_SHM_VERSION 10u
 #define GM_GPUS_MAX 16u
 #define GM_SLOTS 1024u /* one per thread; all further threads share the last one */
 
@@ -107,7 +107,10 @@ struct gm_stat {
      * bytes of its copies, and launches that name host memory of its own. */
     _Atomic uint64_t link_bytes, link_launches;
     _Atomic uint64_t exports; /* memory that it exported for other processes to import: how often */
-    uint8_t reserved[4096 - 136 - 8 * GM_SPARES_MAX];
+    /* The last window in which it submitted work that may touch memory of gpumux's, while it marks.
+     * Copies to and from the host are none: windows.h. */
+    _Atomic uint32_t works_in;
+    uint8_t reserved[4096 - 140 - 8 * GM_SPARES_MAX];
     struct gm_slot slot[GM_SLOTS];
 };
 _Static_assert(sizeof(struct gm_stat) == 4096 + GM_CACHE_PAIR * GM_SLOTS, "gm_stat layout");

@@ -55,13 +55,23 @@ void gm_windows_mark(bool is_on, _Atomic uint64_t *words)
     }
 }
 
+/* Work was submitted in this window. Writes only a word that changes: every launch reads it. */
+static inline void gm_windows_work(uint32_t window)
+{
+    _Atomic uint32_t *works_in = &gm_gate_stat()->works_in;
+    if (__builtin_expect(atomic_load_explicit(works_in, memory_order_relaxed) != window, 0))
+        atomic_store_explicit(works_in, window, memory_order_relaxed);
+}
+
 static GM_COLD void gm_windows_hide(void)
 {
+    gm_windows_work(gm_windows_now());
     atomic_fetch_add_explicit(&gm_gate_stat()->unseen, 1, memory_order_relaxed);
 }
 
 void gm_windows_submitted(bool is_seen)
 {
+    gm_windows_work(gm_windows_now());
     if (!is_seen || atomic_load_explicit(&gm_windows_are_hidden, memory_order_relaxed))
         gm_windows_hide();
 }
@@ -124,6 +134,7 @@ static inline void gm_mark(const struct gm_marker *marker, uint32_t home, uint32
         atomic_store_explicit(word, gm_touch_again(there, times, is_exact), memory_order_relaxed);
         return;
     }
+    gm_windows_work(marker->window);
     const struct gm_touch first = {.window = marker->window,
                                    .order = gm_windows_next(marker->window),
                                    .count = times,

@@ -257,6 +257,7 @@ static void mark(struct peer *peer)
     atomic_store(&peer->stat->marks_from, is_legal ? 1 : (uint32_t)draw(&chance, UINT32_MAX));
     atomic_store(&peer->stat->lasts_from, is_legal ? window - (uint32_t)draw(&chance, 3)
                                                    : (uint32_t)draw(&chance, UINT32_MAX));
+    atomic_store(&peer->stat->works_in, is_legal ? window : (uint32_t)draw(&chance, UINT32_MAX));
     if (draw_percent(&chance, 20))
         atomic_fetch_add(&peer->stat->unseen, draw(&chance, UINT64_MAX));
 }

@@ -16,7 +16,6 @@
 
 #include "common/windows.h"
 #include "daemon/engine/act/windows.h"
-#include "daemon/engine/step/idle.h"
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/windows.h"
 
@@ -29,17 +28,10 @@ static struct gm_client client;
 static struct gm_engine *engines[GPUS];
 static struct gm_engine *engine; /* the first */
 static _Atomic uint64_t *words;
-static uint64_t calls;
 
 /* What the first engine's app touched, as it was told. */
 static struct gm_use told[CHUNKS];
 static uint32_t n_told, tells;
-
-uint64_t gm_engine_calls(const struct gm_app *app)
-{
-    (void)app;
-    return calls;
-}
 
 void gm_engine_uses(struct gm_engine *e, uint32_t app, const struct gm_use *uses, uint32_t n,
                     bool is_whole)
@@ -92,7 +84,7 @@ static int set_up(void **state)
     for (uint32_t i = 0; i < GPUS; i++)
         engines[i] = make_engine(i);
     engine = engines[0];
-    calls = tells = n_told = 0;
+    tells = n_told = 0;
     return 0;
 }
 
@@ -123,11 +115,22 @@ static void set_word(uint64_t va, uint32_t window, uint32_t order, uint32_t coun
         gm_touch_pack((struct gm_touch){.window = window, .order = order, .count = count}));
 }
 
-/* The program touches `va` in the window that is now. */
+static uint32_t window_now(void)
+{
+    return atomic_load(&client.ctl->window);
+}
+
+/* The program submits work in the window that is now, */
+static void work(void)
+{
+    atomic_store(&client.stat->works_in, window_now());
+}
+
+/* ... which touches `va`. */
 static void touch(uint64_t va)
 {
-    set_word(va, atomic_load(&client.ctl->window), 0, 1);
-    calls++;
+    set_word(va, window_now(), 0, 1);
+    work();
 }
 
 /* It is so much later. */
@@ -137,11 +140,6 @@ static void pass(uint64_t ns)
         engines[i]->now += ns;
         gm_engine_follow_windows(engines[i]);
     }
-}
-
-static uint32_t window_now(void)
-{
-    return atomic_load(&client.ctl->window);
 }
 
 static int64_t read_some(uint32_t from, uint32_t to)
@@ -316,12 +314,16 @@ static void test_time(void **state)
     assert_true(told[0].va == BASE && told[0].window == 1);
     assert_false(engine->apps[0].windows.is_whole); /* it began to mark in it */
 
-    /* Nothing is submitted: the window goes on. */
-    for (int i = 0; i < 10; i++)
+    /* Nothing is submitted, but copies to the host: the window has yet to begin. */
+    for (int i = 0; i < 10; i++) {
         pass(GM_WINDOW_NS);
+        assert_true(gm_engine_window_due(engine, 0) == engine->now + GM_WINDOW_NS);
+    }
     assert_int_equal(window_now(), 2);
     assert_int_equal(tells, 1);
     touch(BASE + 2 * MIB);
+    pass(GM_WINDOW_NS - 1);
+    assert_int_equal(tells, 1);
     pass(1);
     assert_int_equal(tells, 2);
     assert_int_equal(n_told, 1);
@@ -340,7 +342,7 @@ static void test_edge(void **state)
     pass(GM_WINDOW_NS);
     assert_int_equal(n_told, 2);
     assert_int_equal(told[1].window, 2);
-    calls++;
+    work();
     pass(GM_WINDOW_NS);
     assert_int_equal(n_told, 1);
     assert_int_equal(told[0].va, BASE + 2 * MIB);
@@ -368,7 +370,7 @@ static void test_lasting(void **state)
         set_word(BASE + 2 * MIB, window, 0, 7);
         if (window == 2)
             set_word(BASE + 4 * MIB, 2, 0, 7);
-        calls++;
+        work();
         pass(GM_WINDOW_NS);
         assert_int_equal(n_told, 3);
         assert_true(is_told(BASE, 0) && is_told(BASE + 2 * MIB, 7) &&
@@ -377,7 +379,7 @@ static void test_lasting(void **state)
         assert_false(engine->apps[0].windows.is_whole);
     }
     atomic_store(&client.stat->lasts_from, 2);
-    calls++;
+    work();
     pass(GM_WINDOW_NS);
     assert_int_equal(n_told, 2);
     assert_true(is_told(BASE + 2 * MIB, 0) && is_told(BASE + 4 * MIB, 0));
@@ -484,7 +486,6 @@ static void test_unseen(void **state)
     /* It stops to mark, and begins again. */
     const uint32_t before = tells;
     atomic_store(&client.stat->marks_from, 0);
-    calls++;
     pass(GM_WINDOW_NS);
     assert_int_equal(tells, before);
     assert_true(gm_engine_window_due(engine, 0) == GM_TIME_NEVER);

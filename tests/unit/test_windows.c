@@ -59,6 +59,7 @@ static void expect_args(uint32_t times)
         assert_int_equal(got[i].count, times);
         assert_int_equal(got[i].order, i);
     }
+    assert_false(has_worked());
     assert_int_equal(take(), 0);
     assert_int_equal(unseen(), 0);
 }
@@ -418,6 +419,9 @@ static void test_not_ours(void **state)
     use(UINT64_MAX);
     assert_int_equal(take(), 1);
     assert_int_equal(got[0].va, BASE + 3 * 64 * MIB);
+    use(1); /* it works all the same */
+    assert_true(has_worked());
+    assert_int_equal(take(), 0);
     assert_int_equal(gm_allocs_take(BASE + MIB, &alloc), GM_ALLOC_BASE);
     assert_int_equal(unseen(), 0);
 }

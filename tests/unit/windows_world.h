@@ -134,6 +134,12 @@ static uint64_t unseen(void)
     return atomic_exchange(&stat_area.unseen, 0);
 }
 
+/* ... whether it submitted work in this window, */
+static inline bool has_worked(void)
+{
+    return atomic_load(&stat_area.works_in) == atomic_load(&ctl.window);
+}
+
 /* ... and what it moves over the link by itself. */
 static void expect_crossed(uint64_t bytes, uint64_t launches)
 {

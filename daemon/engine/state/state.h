@@ -197,8 +197,7 @@ struct gm_app {
         bool is_whole;   /* ... all that it touched in the last of them is known */
         uint64_t ran;    /* how long it has run in the one now, */
         uint64_t since;  /* ... up to this time; 0: it does not run */
-        uint64_t calls;  /* that had returned when it began */
-        uint64_t unseen; /* gm_stat.unseen then */
+        uint64_t unseen; /* gm_stat.unseen when it began */
     } windows;
     struct {                  /* caps.c */
         uint64_t bytes;       /* the most device memory; 0: no such limit */

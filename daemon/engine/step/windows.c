@@ -6,8 +6,10 @@
  * A program has windows while it is asked to mark what it touches (gm_ctl.is_counting). One ends
  * when the program has run for GM_WINDOW_NS in it, or when a turn ends and it has run for
  * GM_WINDOW_LEAST_NS. Running is the time with the gate open, and until the program has drained.
- * A window in which no call returned does not end: a kernel that runs for minutes touches in the
- * tenth what it named in the first.
+ * A stretch in which the program submitted no work (gm_stat.works_in) says nothing about what its
+ * work touches, and is no window: a kernel that runs for minutes touches in the tenth what it named
+ * in the first, and who reads a model from a disk has not begun to use it. Copies to and from the
+ * host are no work. So nothing is cold of which a program has not worked for whole windows since.
  *
  * The number goes up first and the words are read then: what is touched meanwhile counts for both
  * windows, and nothing for none. A program on several GPUs has one number. The engine that comes
@@ -29,7 +31,6 @@
 
 #include "common/windows.h"
 #include "daemon/engine/act/windows.h"
-#include "daemon/engine/step/idle.h"
 #include "daemon/engine/step/places.h"
 
 /* Whether the program is asked to mark, and does. */
@@ -40,7 +41,7 @@ static bool is_marking(const struct gm_engine *engine, uint32_t id)
            atomic_load(&app->stat->marks_from) != 0;
 }
 
-/* Running since the window began. */
+/* Running since the window began, or since nothing was submitted in it. */
 static uint64_t ran(const struct gm_engine *engine, const struct gm_app *app)
 {
     return app->windows.ran + (app->windows.since != 0 ? engine->now - app->windows.since : 0);
@@ -51,7 +52,6 @@ static void begin(struct gm_engine *engine, uint32_t id, uint64_t unseen)
 {
     struct gm_app *app = &engine->apps[id];
     app->windows.number = atomic_load(&app->ctl->window);
-    app->windows.calls = gm_engine_calls(app);
     app->windows.unseen = unseen;
     app->windows.ran = 0;
     app->windows.since = app->windows.since != 0 ? engine->now : 0;
@@ -91,11 +91,13 @@ static void end(struct gm_engine *engine, uint32_t id)
     free(uses);
 }
 
-/* It has run for long enough. */
+/* It has run for long enough: the window ends, or has yet to begin. */
 static void end_if_used(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    if (gm_engine_calls(app) != app->windows.calls)
+    if (is_after(app->windows.number, atomic_load(&app->stat->works_in)))
+        app->windows.ran = 0;
+    else
         end(engine, id);
 }
 

@@ -332,6 +332,24 @@ static void check_lasting(const struct gm_engine *engine, const struct program *
             }
 }
 
+/* What windows take for cold is older than some work of the program. */
+static void check_worked(const struct gm_engine *engine, const struct program *p)
+{
+    const struct gm_table *table = engine->table;
+    for (uint32_t a = table->apps[p->app].allocations.head; a != GM_NONE;
+         a = table->allocations[a].next)
+        for (uint32_t c = table->allocations[a].is_freed ? GM_NONE : table->allocations[a].first;
+             c != GM_NONE; c = table->chunks[c].sibling) {
+            const uint32_t page =
+                (uint32_t)((table->chunks[c].va - program_va(0)) >> GM_CHUNK_SHIFT);
+            const uint8_t region = page < PROGRAM_PAGES ? p->map[page].region : NO_REGION;
+            require(!table->chunks[c].is_cold || region == NO_REGION ||
+                        p->works > p->regions[region].works,
+                    "page %u of program %u is cold, and it has not worked since it has that", page,
+                    p->number);
+        }
+}
+
 /* A window that has ended is whole if the program marked all that it touched in it, and so did all
  * of its work that may run. */
 static void check_windows(const struct gm_engine *engine, struct program *p)
@@ -354,6 +372,7 @@ static void check_windows(const struct gm_engine *engine, struct program *p)
             check_words(engine, p, now > 3 ? now - 3 : 0, now);
         if (!p->is_garbling && lasts_from != 0 && engine->config.fits_working_sets)
             check_lasting(engine, p, lasts_from);
+        check_worked(engine, p);
     }
     /* It was not asked for a while, or the other GPU's engine gave the number, and it had hidden
      * something in it before this window began. */

@@ -173,6 +173,7 @@ struct region {
     struct content *content;
     bool is_asked_to_share; /* SHARE is not answered */
     bool is_filled;         /* it wrote all of it once, if it is so */
+    uint64_t works;         /* of the program, when it asked for it */
     bool is_misnamed;       /* OPENING: it asked with a wrong nonce */
     uint32_t share;         /* its number; 0: not shared */
     uint64_t nonce[2];
@@ -238,6 +239,7 @@ struct program {
     bool is_swinging; /* of what it wrote it writes the last but one again */
     bool is_filling;  /* it writes all of its memory at first */
     bool is_partial;  /* for seconds it works on a part of its memory, and keeps that all */
+    bool is_copying;  /* it copies to and from the host, and does nothing else */
     bool is_steady;   /* turns.c: it has all its memory from the start, and never rests */
     bool is_asleep;   /* since the end began: it never has work again, and keeps its memory */
     uint64_t touches, turns; /* since the end began */
@@ -259,6 +261,7 @@ struct program {
     /* What it marks (common/windows.h). */
     bool is_marking;
     bool is_garbling;               /* it marks what it does not touch, too */
+    uint64_t works;                 /* how often it marked anything */
     uint32_t marked[PROGRAM_PAGES]; /* in which window it last did; 0: never */
     uint32_t hid_in;                /* the last window in which it said that it did not mark all */
     uint32_t window[GPUS];          /* as the engine had it after the step before; 0: it had none */

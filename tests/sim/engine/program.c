@@ -265,8 +265,12 @@ static struct region *new_region(struct program *p, uint32_t gpu, uint32_t pages
         p->map[first + k].region = (uint8_t)i;
     }
     struct region *region = &p->regions[i];
-    *region = (struct region){
-        .state = state, .gpu = gpu, .first = first, .pages = pages, .cookie = ++p->cookie};
+    *region = (struct region){.state = state,
+                              .gpu = gpu,
+                              .first = first,
+                              .pages = pages,
+                              .cookie = ++p->cookie,
+                              .works = p->works};
     return region;
 }
 
@@ -807,8 +811,10 @@ static void mark(struct program *p, uint32_t page)
 {
     const uint32_t window = atomic_load(&p->ctl->window);
     _Atomic uint64_t *word = word_of(p, page);
-    if (!p->is_marking)
+    if (!p->is_marking || p->is_copying)
         return;
+    p->works++;
+    atomic_store(&p->stat->works_in, window);
     const struct gm_touch first = {.window = window,
                                    .order = (uint32_t)draw(&machine.odd, 1000),
                                    .count = 1 + (uint32_t)draw(&machine.odd, 100)};
@@ -1365,6 +1371,7 @@ void program_start(struct program *p, bool has_executed)
     p->is_lazy = chance_percent(40);
     p->is_swinging = draw_percent(&machine.odd, 25);
     p->is_partial = machine.config.fits_working_sets && draw_percent(&machine.parts, 50);
+    p->is_copying = machine.config.fits_working_sets && draw_percent(&machine.parts, 10);
     p->is_filling = machine.is_full || draw_percent(&machine.odd, 60);
     machine_at(machine.now + chance_time(GM_MS), on_hello, p, p->life, 0);
     wake_me(p, GM_MS);
