@@ -89,29 +89,46 @@ static bool load(const struct gm_ledger *ledger, enum gm_ledger_kind kind, uint3
 
 /* ---- the whole ---- */
 
-size_t gm_ledger_size(uint32_t max_apps, uint32_t max_chunks, uint32_t max_frames)
+/* Where what lies behind the records begins, in bytes. All sizes are below 2^32, so the words are
+ * below 2^36; imports may be more. 0: too many. */
+static size_t end_of_imports(const struct gm_ledger *sizes)
 {
-    const struct gm_ledger sizes = {
-        .max_apps = max_apps, .max_chunks = max_chunks, .max_frames = max_frames};
-    /* All below 2^32, so below 2^36 words; imports may be more. */
-    const uint64_t row = ((uint64_t)max_frames + 7) / 8;
-    if (row != 0 && max_apps > (UINT64_MAX >> 24) / row)
+    const uint64_t row = ((uint64_t)sizes->max_frames + 7) / 8;
+    if (row != 0 && sizes->max_apps > (UINT64_MAX >> 24) / row)
         return 0;
-    return round_up(start_of(&sizes, GM_LEDGER_KINDS) * sizeof(uint64_t) + (size_t)row * max_apps);
+    return round_up(start_of(sizes, GM_LEDGER_KINDS) * sizeof(uint64_t) + row * sizes->max_apps);
 }
 
-void gm_ledger_init(struct gm_ledger *ledger, void *memory, uint32_t max_apps, uint32_t max_chunks,
-                    uint32_t max_frames)
+static size_t chains_at(const struct gm_ledger *sizes, unsigned tier)
+{
+    size_t at = end_of_imports(sizes);
+    for (unsigned t = 0; t < tier; t++)
+        at += sizes->pages[t] * sizeof(uint32_t);
+    return at;
+}
+
+size_t gm_ledger_size(const struct gm_ledger *sizes)
+{
+    return end_of_imports(sizes) == 0 ? 0 : round_up(chains_at(sizes, GM_TIERS));
+}
+
+void gm_ledger_init(struct gm_ledger *ledger, void *memory)
 {
     struct gm_ledger_head *head = memory;
-    *ledger = (struct gm_ledger){
-        .words = memory, .max_apps = max_apps, .max_chunks = max_chunks, .max_frames = max_frames};
+    ledger->words = memory;
     *head = (struct gm_ledger_head){.magic = GM_LEDGER_MAGIC,
                                     .version = GM_LEDGER_VERSION,
-                                    .max_apps = max_apps,
-                                    .max_chunks = max_chunks,
-                                    .max_frames = max_frames};
+                                    .max_apps = ledger->max_apps,
+                                    .max_chunks = ledger->max_chunks,
+                                    .max_frames = ledger->max_frames};
+    for (unsigned tier = 0; tier < GM_TIERS; tier++)
+        head->pages[tier] = ledger->pages[tier];
     __atomic_store_n(&head->made, GM_LEDGER_MAGIC, __ATOMIC_RELEASE);
+}
+
+uint32_t *gm_ledger_chains(const struct gm_ledger *ledger, enum gm_tier tier)
+{
+    return (uint32_t *)(void *)((char *)ledger->words + chains_at(ledger, tier));
 }
 
 uint64_t *gm_ledger_out(const struct gm_ledger *ledger)
@@ -119,8 +136,8 @@ uint64_t *gm_ledger_out(const struct gm_ledger *ledger)
     return &ledger->words[GM_LEDGER_PAGE / sizeof(uint64_t)];
 }
 
-const char *gm_ledger_open(struct gm_ledger *ledger, void *memory, size_t bytes, uint32_t max_apps,
-                           uint32_t max_chunks, uint32_t max_frames)
+const char *gm_ledger_open(struct gm_ledger *ledger, void *memory, size_t bytes,
+                           const struct gm_ledger *most)
 {
     const struct gm_ledger_head *head = memory;
     if (bytes < 2 * GM_LEDGER_PAGE)
@@ -133,13 +150,19 @@ const char *gm_ledger_open(struct gm_ledger *ledger, void *memory, size_t bytes,
         return "the ledger is of a newer gpumuxd";
     if (((const uint64_t *)memory)[GM_LEDGER_PAGE / sizeof(uint64_t)] == GM_LEDGER_UNCOUNTED)
         return "the driver did not count what was copied out";
-    if (head->max_apps > max_apps || head->max_chunks > max_chunks || head->max_frames > max_frames)
+    bool is_larger = head->max_apps > most->max_apps || head->max_chunks > most->max_chunks ||
+                     head->max_frames > most->max_frames;
+    for (unsigned tier = 0; tier < GM_TIERS; tier++)
+        is_larger = is_larger || head->pages[tier] > most->pages[tier];
+    if (is_larger)
         return "the ledger is larger than this gpumuxd's tables";
     *ledger = (struct gm_ledger){.words = memory,
                                  .max_apps = (uint32_t)head->max_apps,
                                  .max_chunks = (uint32_t)head->max_chunks,
                                  .max_frames = (uint32_t)head->max_frames};
-    const size_t size = gm_ledger_size(ledger->max_apps, ledger->max_chunks, ledger->max_frames);
+    for (unsigned tier = 0; tier < GM_TIERS; tier++)
+        ledger->pages[tier] = (uint32_t)head->pages[tier];
+    const size_t size = gm_ledger_size(ledger);
     return size == 0 || bytes < size ? "the ledger is cut off" : NULL;
 }
 

@@ -27,6 +27,10 @@
  *   chunk      {allocation, ordinal in it} {place} {page} {number}: the last two for OUT alone
  *   frame      {class, share, flags, live} {page} {uid}: the first one counts
  *   imports    a bit an app and frame
+ *
+ *   chains     of the pages of each tier below the GPU: memory/pages writes them. 32 bits a page:
+ *              the next one of its copy. They say something only for pages that a place names, or
+ *              the chain of which leads there: a page is in no copy before its chain is written.
  */
 /* clang-format on */
 #ifndef GM_CORE_LEDGER_H
@@ -50,6 +54,7 @@
 struct gm_ledger_head {
     uint64_t magic, version;
     uint64_t max_apps, max_chunks, max_frames;
+    uint64_t pages[GM_TIERS];
     uint64_t made; /* GM_LEDGER_MAGIC */
 };
 
@@ -65,6 +70,7 @@ enum gm_ledger_kind {
 struct gm_ledger {
     uint64_t *words;
     uint32_t max_apps, max_chunks, max_frames;
+    uint32_t pages[GM_TIERS]; /* of each tier below the GPU */
     /* Tests: before each store. */
     void (*on_store)(void *arg, enum gm_ledger_kind kind, uint32_t slot);
     void *arg;
@@ -99,13 +105,14 @@ struct gm_ledger_frame {
     bool is_host, is_condemned;
 };
 
-/* Bytes of a ledger, whole pages. The table's sizes; 0: too large. */
-size_t gm_ledger_size(uint32_t max_apps, uint32_t max_chunks, uint32_t max_frames);
-/* Make an empty one in zeroed memory of that size, page-aligned. */
-void gm_ledger_init(struct gm_ledger *ledger, void *memory, uint32_t max_apps, uint32_t max_chunks,
-                    uint32_t max_frames);
+/* Bytes of a ledger of these sizes (its words are not looked at), whole pages. 0: too large. */
+size_t gm_ledger_size(const struct gm_ledger *sizes);
+/* Make an empty one of its sizes in zeroed memory, page-aligned. */
+void gm_ledger_init(struct gm_ledger *ledger, void *memory);
 /* The word that counts copies out. */
 uint64_t *gm_ledger_out(const struct gm_ledger *ledger);
+/* The chains of a tier. */
+uint32_t *gm_ledger_chains(const struct gm_ledger *ledger, enum gm_tier tier);
 
 /* ---- the table's setters ---- */
 
@@ -140,9 +147,9 @@ enum gm_ledger_outcome {
 };
 
 /* What is wrong with the head of a ledger of `bytes`: one line; NULL: nothing, and *ledger is made
- * of it, for reading. A table is at most this large. */
-const char *gm_ledger_open(struct gm_ledger *ledger, void *memory, size_t bytes, uint32_t max_apps,
-                           uint32_t max_chunks, uint32_t max_frames);
+ * of it, for reading. It is at most as large as `most`. */
+const char *gm_ledger_open(struct gm_ledger *ledger, void *memory, size_t bytes,
+                           const struct gm_ledger *most);
 enum gm_ledger_outcome gm_ledger_app(const struct gm_ledger *ledger, uint32_t app, uint32_t *uid);
 enum gm_ledger_outcome gm_ledger_allocation(const struct gm_ledger *ledger, uint32_t allocation,
                                             struct gm_ledger_allocation *is);

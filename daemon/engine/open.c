@@ -362,11 +362,11 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
 
 close_mover:
     gm_mover_close(engine->mover);
-    gm_engine_close_ledger(engine);
 close_stores:
     gm_stores_close(engine->stores);
 close_pool:
     gm_hostpool_close(&engine->pool);
+    gm_engine_close_ledger(engine);
 close_cuda:
     if (engine->context)
         engine->cuda.cuDevicePrimaryCtxRelease_v2(engine->device);
@@ -386,7 +386,6 @@ void gm_engine_close(struct gm_engine *engine)
     gm_meter_close(engine->meter);
     gm_hasher_close(engine->hasher);
     gm_mover_close(engine->mover);
-    gm_engine_close_ledger(engine);
     gm_stores_close(engine->stores);
     gm_engine_close_shares(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
@@ -399,5 +398,6 @@ void gm_engine_close(struct gm_engine *engine)
             !engine->table->frames[i].is_destroyed)
             gm_frames_destroy(&engine->frames, i, gm_class_bytes(engine->table->frames[i].class));
     gm_hostpool_close(&engine->pool);
+    gm_engine_close_ledger(engine);
     gm_alarm_close(&engine->alarm, free_engine);
 }

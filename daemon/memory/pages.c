@@ -81,8 +81,20 @@ int gm_pages_open(struct gm_pages *pages, uint64_t bytes)
 void gm_pages_close(struct gm_pages *pages)
 {
     free(pages->slabs);
-    free(pages->next);
+    if (!pages->is_next_kept)
+        free(pages->next);
     *pages = (struct gm_pages){0};
+}
+
+void gm_pages_keep(struct gm_pages *pages, uint32_t *next)
+{
+    assert(pages->free_pages == pages->pages);
+    if (pages->max_pages == 0)
+        return;
+    if (!pages->is_next_kept)
+        free(pages->next);
+    pages->next = next;
+    pages->is_next_kept = true;
 }
 
 void gm_pages_add(struct gm_pages *pages, uint32_t n)
@@ -168,6 +180,33 @@ uint32_t gm_pages_take(struct gm_pages *pages, uint64_t bytes)
         left -= 1u << want;
     }
     return first;
+}
+
+/* Of the first `n` pages of a chain, those are taken, or free again. */
+static void set_taken(struct gm_pages *pages, uint32_t page, uint32_t n, bool is_taken)
+{
+    for (; n > 0; n--, page = pages->next[page]) {
+        struct gm_slab *slab = &pages->slabs[page / GM_SLAB_PAGES];
+        slab->free_map = (uint16_t)(slab->free_map ^ (1u << (page % GM_SLAB_PAGES)));
+        pages->free_pages += is_taken ? -1u : 1u;
+        relist(pages, page / GM_SLAB_PAGES);
+    }
+}
+
+bool gm_pages_adopt(struct gm_pages *pages, uint32_t first, uint64_t bytes)
+{
+    const uint64_t want = bytes >> GM_CHUNK_SHIFT;
+    uint32_t page = first, n = 0;
+    for (; n < want && page < pages->max_pages; n++) {
+        if ((pages->slabs[page / GM_SLAB_PAGES].free_map & (1u << (page % GM_SLAB_PAGES))) == 0)
+            break; /* taken, also by this chain; or it does not exist */
+        set_taken(pages, page, 1, true);
+        page = pages->next[page];
+    }
+    if (n == want && page == GM_NONE)
+        return true;
+    set_taken(pages, first, n, false);
+    return false;
 }
 
 uint32_t gm_pages_take_beside(struct gm_pages *pages, uint64_t bytes, uint32_t index)

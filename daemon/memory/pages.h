@@ -38,6 +38,7 @@ struct gm_pages {
     uint32_t free_slabs; /* of 16 pages, all free */
     struct gm_slab *slabs;
     uint32_t *next;                   /* by page: the next page of its chain, GM_NONE at its end */
+    bool is_next_kept;                /* ... the caller's */
     uint32_t heads[GM_CHUNK_CLASSES]; /* slabs by the class of their largest free run */
 };
 
@@ -45,6 +46,9 @@ struct gm_pages {
  */
 int gm_pages_open(struct gm_pages *pages, uint64_t bytes);
 void gm_pages_close(struct gm_pages *pages);
+/* From now on the chains lie in `next`, of max_pages words, which is the caller's and outlives the
+ * pages. None is taken yet. */
+void gm_pages_keep(struct gm_pages *pages, uint32_t *next);
 
 /* Add the next `n` pages, free; at most max_pages in all. */
 void gm_pages_add(struct gm_pages *pages, uint32_t n);
@@ -58,6 +62,9 @@ void gm_pages_remove_slab(struct gm_pages *pages, uint32_t slab);
 uint32_t gm_pages_take(struct gm_pages *pages, uint64_t bytes);
 /* The same, but from other slabs than this. */
 uint32_t gm_pages_take_beside(struct gm_pages *pages, uint64_t bytes, uint32_t slab);
+/* Take a chain as it lies there, of pages for `bytes`. False, and nothing is taken: it has more or
+ * fewer, or one that does not exist or is taken. So it may be an attack. */
+bool gm_pages_adopt(struct gm_pages *pages, uint32_t page, uint64_t bytes);
 /* Whether a chain has a page in the slab. */
 bool gm_pages_touch(const struct gm_pages *pages, uint32_t page, uint32_t slab);
 /* Give a chain back. GM_NONE: nothing happens. */

@@ -653,6 +653,11 @@ static void use_slabs(struct gm_stores *stores, uint32_t page)
 
 /* ---- pages of all tiers ---- */
 
+void gm_stores_keep(struct gm_stores *stores, enum gm_tier tier, uint32_t *next)
+{
+    gm_pages_keep(tier == GM_TIER_PAGED ? &stores->paged : &stores->on_disk, next);
+}
+
 uint32_t gm_stores_take(struct gm_stores *stores, enum gm_tier tier, uint64_t bytes)
 {
     uint32_t page = GM_NONE;

@@ -59,6 +59,9 @@ int gm_stores_open(struct gm_stores **stores, uv_loop_t *loop, struct gm_hostpoo
  * called any more. The loop must run once more afterwards. NULL: nothing happens. */
 void gm_stores_close(struct gm_stores *stores);
 
+/* The chains of PAGED or DISK lie in `next` from now on: gm_pages_keep. */
+void gm_stores_keep(struct gm_stores *stores, enum gm_tier tier, uint32_t *next);
+
 /* Take pages for `bytes` in `tier` (PINNED, PAGED or DISK); GM_NONE: too few are free. */
 uint32_t gm_stores_take(struct gm_stores *stores, enum gm_tier tier, uint64_t bytes);
 void gm_stores_free(struct gm_stores *stores, enum gm_tier tier, uint32_t page);

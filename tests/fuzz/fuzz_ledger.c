@@ -84,7 +84,8 @@ static void change(struct gm_ledger *ledger, size_t bytes, const uint8_t *op)
     const uint8_t flags = op[9], more = op[10];
     struct gm_ledger_head *head = (void *)ledger->words;
     uint64_t *heads[] = {&head->magic,      &head->version,    &head->max_apps,
-                         &head->max_chunks, &head->max_frames, &head->made};
+                         &head->max_chunks, &head->max_frames, &head->pages[GM_TIER_PAGED],
+                         &head->made};
     switch (op[0] % 10) {
     case 0:
         ledger->words[a % (bytes / 8)] ^= 1ull << (b % 64);
@@ -93,7 +94,7 @@ static void change(struct gm_ledger *ledger, size_t bytes, const uint8_t *op)
         ledger->words[a % (bytes / 8)] = (uint64_t)b << (more % 64);
         break;
     case 2:
-        *heads[a % 6] = flags & 1 ? b : *heads[a % 6] + (more & 1 ? 1 : -1ull);
+        *heads[a % 7] = flags & 1 ? b : *heads[a % 7] + (more & 1 ? 1 : -1ull);
         break;
     case 3:
         gm_ledger_set_app(ledger, a % APPS, b);
@@ -132,11 +133,16 @@ static void change(struct gm_ledger *ledger, size_t bytes, const uint8_t *op)
     }
 }
 
+static const struct gm_ledger most = {.max_apps = APPS,
+                                      .max_chunks = CHUNKS,
+                                      .max_frames = FRAMES,
+                                      .pages = {[GM_TIER_PAGED] = PAGES}};
+
 static void read_it(void *memory, size_t bytes, uint64_t ended, bool *is_taken)
 {
     struct gm_ledger from;
     *is_taken = false;
-    if (gm_ledger_open(&from, memory, bytes, APPS, CHUNKS, FRAMES) != NULL)
+    if (gm_ledger_open(&from, memory, bytes, &most) != NULL)
         return;
     void *table_memory = get(gm_table_size(APPS, CHUNKS, FRAMES));
     uint32_t *scratch = get(sizeof *scratch * gm_adoption_words(from.max_chunks, PAGES));
@@ -153,11 +159,11 @@ static void read_it(void *memory, size_t bytes, uint64_t ended, bool *is_taken)
 
 bool gm_fuzz_ledger(const uint8_t *data, size_t size)
 {
-    const size_t bytes = gm_ledger_size(APPS, CHUNKS, FRAMES);
+    const size_t bytes = gm_ledger_size(&most);
     void *memory = get(bytes);
-    struct gm_ledger ledger;
+    struct gm_ledger ledger = most;
     bool is_taken;
-    gm_ledger_init(&ledger, memory, APPS, CHUNKS, FRAMES);
+    gm_ledger_init(&ledger, memory);
     make(&ledger);
     const uint8_t cut = size > 0 ? data[0] : 0, ended = size > 1 ? data[1] : 0;
     for (size_t at = 2; at + 12 <= size && at < 2 + 12 * 64; at += 12)

@@ -100,7 +100,10 @@ static const char *look(void *memory, size_t bytes)
 {
     const struct gm_ledger_head *head = memory;
     struct gm_ledger ledger;
-    const char *wrong = gm_ledger_open(&ledger, memory, bytes, 1u << 16, 1u << 24, 1u << 24);
+    struct gm_ledger most = {.max_apps = 1u << 16, .max_chunks = 1u << 24, .max_frames = 1u << 24};
+    for (unsigned tier = 0; tier < GM_TIERS; tier++)
+        most.pages[tier] = 1u << 24;
+    const char *wrong = gm_ledger_open(&ledger, memory, bytes, &most);
     if (wrong)
         return wrong;
     const uint32_t apps = (uint32_t)head->max_apps, chunks = (uint32_t)head->max_chunks,

@@ -29,14 +29,21 @@ static size_t bytes;
 static uint64_t *memory, *copy;
 static void *table_memory, *made_memory;
 static uint32_t *scratch;
-static struct gm_ledger ledger;
+#define SIZES                                                                                      \
+    {                                                                                              \
+        .max_apps = APPS, .max_chunks = CHUNKS, .max_frames = FRAMES, .pages = {                   \
+            [GM_TIER_DISK] = 9                                                                     \
+        }                                                                                          \
+    }
+static struct gm_ledger ledger = SIZES;
+static const struct gm_ledger most = SIZES;
 static struct gm_table *table, *made;
 static struct gm_adoption adoption;
 
 static int set_up(void **state)
 {
     (void)state;
-    bytes = gm_ledger_size(APPS, CHUNKS, FRAMES);
+    bytes = gm_ledger_size(&most);
     memory = calloc(1, bytes);
     copy = calloc(1, bytes);
     table_memory = calloc(1, gm_table_size(APPS, CHUNKS, FRAMES));
@@ -45,7 +52,7 @@ static int set_up(void **state)
     if (!memory || !copy || !table_memory || !made_memory || !scratch)
         return -1;
     table = gm_table_init(table_memory, APPS, CHUNKS, FRAMES, 1ull << 40);
-    gm_ledger_init(&ledger, memory, APPS, CHUNKS, FRAMES);
+    gm_ledger_init(&ledger, memory);
     gm_table_keep_ledger(table, &ledger);
     return 0;
 }
@@ -68,7 +75,7 @@ static const char *read_part(size_t size, uint64_t ended)
     memcpy(copy, memory, size);
     memset(made_memory, 0, gm_table_size(APPS, CHUNKS, FRAMES));
     made = gm_table_init(made_memory, APPS, CHUNKS, FRAMES, 0);
-    const char *wrong = gm_ledger_open(&from, copy, size, APPS, CHUNKS, FRAMES);
+    const char *wrong = gm_ledger_open(&from, copy, size, &most);
     adoption =
         (struct gm_adoption){.from = &from, .ended = ended, .pages = PAGES, .scratch = scratch};
     return wrong ? wrong : gm_table_adopt(made, &adoption);
@@ -220,11 +227,21 @@ static void test_head(void **state)
     head->max_frames++;
     assert_string_equal(read_it(0), "the ledger is larger than this gpumuxd's tables");
     *head = is;
+    head->pages[GM_TIER_DISK]++;
+    assert_string_equal(read_it(0), "the ledger is larger than this gpumuxd's tables");
+    *head = is;
     head->max_apps = UINT64_MAX;
     assert_string_equal(read_it(0), "the ledger is larger than this gpumuxd's tables");
     *head = is;
     assert_null(read_it(0));
-    assert_int_equal(gm_ledger_size(UINT32_MAX, UINT32_MAX, UINT32_MAX) % GM_LEDGER_PAGE, 0);
+    struct gm_ledger huge = {
+        .max_apps = UINT32_MAX, .max_chunks = UINT32_MAX, .max_frames = UINT32_MAX};
+    for (unsigned tier = 0; tier < GM_TIERS; tier++)
+        huge.pages[tier] = UINT32_MAX;
+    assert_int_equal(gm_ledger_size(&huge), 0);
+    huge.max_apps = 256;
+    assert_int_equal(gm_ledger_size(&huge) % GM_LEDGER_PAGE, 0);
+    assert_true(gm_ledger_size(&huge) > GM_TIERS * sizeof(uint32_t) * UINT32_MAX);
 }
 
 /* Every bit of every word that says something. (Imports have no check: one that is too many costs a

@@ -7,10 +7,10 @@
 
 #include "daemon/engine/state/state.h"
 
-/* Before the first app, after the mover. 0, or -errno. Where the driver
+/* Before the first app, after the mover and the tiers. 0, or -errno. Where the driver
  * cannot count copies out, there is no ledger, which is no error. */
 int gm_engine_open_ledger(struct gm_engine *engine);
-/* After the mover. */
+/* After the mover, and after all that has pages. */
 void gm_engine_close_ledger(struct gm_engine *engine);
 
 #endif

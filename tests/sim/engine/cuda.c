@@ -345,6 +345,8 @@ static CUresult host_register(void *at, size_t bytes, unsigned flags)
 {
     (void)flags;
     require(current < machine.n_gpus, "memory is registered without a context");
+    if (bytes < GM_SLAB_BYTES)
+        return CUDA_SUCCESS; /* the word in which the GPU counts: mover.c knows it */
     if (machine_fails(FAULT_PIN))
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (unsigned i = 0; i < SLABS; i++) {
@@ -360,6 +362,8 @@ static CUresult host_register(void *at, size_t bytes, unsigned flags)
 
 static CUresult host_unregister(void *at)
 {
+    if ((uintptr_t)at % GM_SLAB_BYTES != 0)
+        return CUDA_SUCCESS;
     if (machine_fails(FAULT_RELEASE))
         return CUDA_ERROR_UNKNOWN;
     for (unsigned i = 0; i < SLABS; i++) {

@@ -17,11 +17,9 @@
 enum { RARELY = 480 };
 
 static struct of_gpu {
-    struct gm_ledger ledger; /* what the engine writes */
     size_t bytes, table_bytes;
     void *copy, *table;
     uint32_t *scratch;
-    uint64_t stores;
 } of_gpus[GPUS];
 
 static struct chance chance; /* of its own, so that machines stay as they are */
@@ -65,16 +63,47 @@ static void check_data(const struct gm_engine *engine, const struct gm_chunk *ch
     }
 }
 
+/* What a tier is made of, and no copy in it yet. */
+static void make_pages(struct gm_pages *pages, const struct gm_pages *of, uint32_t *chains)
+{
+    require(gm_pages_open(pages, of->max_pages * GM_CHUNK_MIN) == 0, "no memory");
+    gm_pages_keep(pages, chains);
+    for (uint32_t slab = 0; slab * GM_SLAB_PAGES < of->max_pages; slab++)
+        if (of->slabs[slab].map != 0)
+            gm_pages_add_slab(pages, slab);
+}
+
+/* Each copy has pages of its own that are there. A small unit is a piece by itself. */
+static void check_pages(const struct gm_engine *engine, const struct gm_table *made,
+                        const struct gm_ledger *from, const char *when)
+{
+    for (unsigned tier = GM_TIER_PINNED; tier <= GM_TIER_DISK; tier++) {
+        struct gm_pages pages;
+        make_pages(&pages, pages_in(engine->stores, (enum gm_tier)tier),
+                   gm_ledger_chains(from, (enum gm_tier)tier));
+        for (uint32_t i = 0; i < made->max_chunks; i++) {
+            const struct gm_chunk *chunk = &made->chunks[i];
+            if (chunk->state == GM_CHUNK_UNUSED || chunk->tier != tier)
+                continue;
+            require((tier == GM_TIER_PINNED && chunk->page >= engine->pool.max_slabs * GM_SLAB_PAGES
+                         ? gm_hostpool_is_unit(&engine->pool, chunk->page, chunk->class)
+                         : gm_pages_adopt(&pages, chunk->page, gm_class_bytes(chunk->class))),
+                    "%s: for a new daemon the pages of chunk %u in tier %u are not its own", when,
+                    i, tier);
+        }
+        gm_pages_close(&pages);
+    }
+}
+
 static const struct gm_table *adopt(uint32_t gpu, const char *when)
 {
     const struct gm_engine *engine = machine.daemon.engines[gpu];
     const struct gm_table *table = engine->table;
     struct of_gpu *of = &of_gpus[gpu];
     struct gm_ledger from;
-    memcpy(of->copy, of->ledger.words, of->bytes);
+    memcpy(of->copy, table->ledger.words, of->bytes);
     memset(of->table, 0, of->table_bytes);
-    const char *wrong = gm_ledger_open(&from, of->copy, of->bytes, table->max_apps,
-                                       table->max_chunks, table->max_frames);
+    const char *wrong = gm_ledger_open(&from, of->copy, of->bytes, &table->ledger);
     require(!wrong, "%s: %s", when, wrong);
     struct gm_table *made =
         gm_table_init(of->table, table->max_apps, table->max_chunks, table->max_frames, 0);
@@ -88,6 +117,7 @@ static const struct gm_table *adopt(uint32_t gpu, const char *when)
     for (uint32_t i = 0; i < made->max_chunks; i++)
         if (made->chunks[i].state != GM_CHUNK_UNUSED)
             check_data(engine, &made->chunks[i], when);
+    check_pages(engine, made, &from, when);
     return made;
 }
 
@@ -119,19 +149,19 @@ void ledger_begin(void)
     for (uint32_t i = 0; i < machine.n_gpus; i++) {
         struct gm_table *table = machine.daemon.engines[i]->table;
         struct of_gpu *of = &of_gpus[i];
-        of->bytes = gm_ledger_size(table->max_apps, table->max_chunks, table->max_frames);
+        struct gm_ledger ledger = table->ledger;
+        require(ledger.words, "GPU %u has no ledger", i);
+        of->bytes = gm_ledger_size(&ledger);
         of->table_bytes = gm_table_size(table->max_apps, table->max_chunks, table->max_frames);
-        void *memory = calloc(1, of->bytes);
         of->copy = malloc(of->bytes);
         of->table = malloc(of->table_bytes);
         of->scratch = malloc(
             sizeof *of->scratch *
             gm_adoption_words(table->max_chunks, machine.daemon.engines[i]->pool.pages.max_pages));
-        require(memory && of->copy && of->table && of->scratch, "no memory");
-        gm_ledger_init(&of->ledger, memory, table->max_apps, table->max_chunks, table->max_frames);
-        of->ledger.on_store = on_store;
-        of->ledger.arg = of;
-        gm_table_keep_ledger(table, &of->ledger);
+        require(of->copy && of->table && of->scratch, "no memory");
+        ledger.on_store = on_store;
+        ledger.arg = of;
+        gm_table_keep_ledger(table, &ledger);
     }
 }
 
@@ -139,8 +169,9 @@ void ledger_end(void)
 {
     for (uint32_t i = 0; i < machine.n_gpus; i++) {
         struct of_gpu *of = &of_gpus[i];
-        gm_table_keep_ledger(machine.daemon.engines[i]->table, &(struct gm_ledger){0});
-        free(of->ledger.words);
+        struct gm_ledger ledger = machine.daemon.engines[i]->table->ledger;
+        ledger.on_store = NULL;
+        gm_table_keep_ledger(machine.daemon.engines[i]->table, &ledger);
         free(of->copy);
         free(of->table);
         free(of->scratch);

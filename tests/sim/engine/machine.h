@@ -135,6 +135,8 @@ uint32_t pinned_pages(const struct gm_hostpool *pool, uint32_t page, struct page
 /* stores.c: of a chain in paged memory or on disk. */
 uint32_t stored_pages(const struct gm_stores *stores, enum gm_tier tier, uint32_t page,
                       struct page **pages, uint32_t most);
+/* ... of any tier below the GPU. */
+const struct gm_pages *pages_in(const struct gm_stores *stores, enum gm_tier tier);
 
 /* ---- programs ---- */
 

@@ -61,6 +61,11 @@ int gm_stores_open(struct gm_stores **out, uv_loop_t *loop, struct gm_hostpool *
     return 0;
 }
 
+void gm_stores_keep(struct gm_stores *stores, enum gm_tier tier, uint32_t *next)
+{
+    gm_pages_keep(&stores->tiers[tier].pages, next);
+}
+
 void gm_stores_close(struct gm_stores *stores)
 {
     if (!stores)
@@ -88,6 +93,11 @@ uint32_t stored_pages(const struct gm_stores *stores, enum gm_tier tier, uint32_
             pages[n++] = &store->memory[first + i];
     }
     return n;
+}
+
+const struct gm_pages *pages_in(const struct gm_stores *stores, enum gm_tier tier)
+{
+    return tier == GM_TIER_PINNED ? &stores->pinned->pages : &stores->tiers[tier].pages;
 }
 
 static void on_copied(void *arg, uint64_t a, uint64_t b)
