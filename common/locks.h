@@ -37,6 +37,7 @@
     X(ARRAYS)          /* shim/tables: CUDA arrays */                                              \
     X(VMM)             /* shim/tables: the program's own mappings */                               \
     X(LINK)            /* shim/link: requests that wait for an answer */                           \
+    X(POST)            /* shim/link: messages for which the socket had no room */                   \
     X(WORK)            /* shim/link: work for the link thread */                                   \
     X(CAPTURES)        /* shim/gate: open captures */                                              \
     X(CONTEXTS)        /* shim/gate: contexts, and where the drainer is */                         \

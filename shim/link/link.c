@@ -1,5 +1,3 @@
-/* The socket is shut down after a loss and never closed: another thread may be about to send on it,
- * and its number must not become somebody else's file. */
 #include "shim/link/link.h"
 
 #include <cuda.h>
@@ -32,6 +30,7 @@
 #include "shim/gate/hold.h"
 #include "shim/gate/park.h"
 #include "shim/link/files.h"
+#include "shim/link/post.h"
 #include "shim/link/work.h"
 
 #define GM_LINK_PATIENCE (2 * GM_SLOW * GM_S) /* for WELCOME */
@@ -40,47 +39,12 @@
 /* A daemon that gave no sign for so long is named in the log; it gives one each second. */
 #define GM_LINK_SILENCE_NS (10 * GM_SLOW * GM_S)
 
-/* A message for which the socket had no room. */
-struct gm_letter {
-    struct gm_letter *next;
-    size_t length;
-    uint64_t bytes[16]; /* no message without entries is longer */
-};
-
-enum gm_request_state { GM_REQUEST_WAITING, GM_REQUEST_ANSWERED, GM_REQUEST_LOST };
-
-/* On the stack of the thread that waits; linked while it waits. */
-struct gm_request {
-    uint64_t cookie;
-    enum gm_msg_type answer; /* the message that answers it */
-    enum gm_request_state state;
-    int32_t result;
-    struct gm_msg_shared *shared; /* gets SHARED; NULL for other requests */
-    pthread_cond_t is_done;
-    struct gm_request *next;
-};
-
-static int gm_link_fd = -1;
 static const struct gm_link_calls *gm_link_calls; /* written before the thread starts */
 static const struct gm_ctl *gm_link_ctl;
 static struct gm_stat *gm_link_stat;
 static uint32_t gm_link_gpus;
 static uint64_t gm_link_budgets[GM_GPUS_MAX]; /* from WELCOME */
-static _Atomic bool gm_link_is_connected;
-static _Atomic bool gm_link_has_signal; /* a signal came to a thread of a paused program */
-
-/* Guards what follows. */
-static struct gm_lock gm_link_lock = GM_LOCK_INITIALIZER(GM_LOCK_LINK);
-static struct gm_request *gm_link_requests;
-static uint64_t gm_link_cookie;
-static bool gm_link_is_lost;
-static struct gm_letter *gm_link_outbox; /* in order; the link thread sends it */
-static struct gm_letter **gm_link_outbox_end = &gm_link_outbox;
-/* Open requests of gm_link_alloc_ahead. */
-static struct gm_link_ahead {
-    uint64_t cookie; /* 0: none */
-    uint64_t va, bytes;
-} gm_link_aheads[GM_LINK_AHEAD];
+static _Atomic bool gm_link_has_signal;       /* a signal came to a thread of a paused program */
 
 /* Link thread: chunks were mapped since the gate closed. The daemon may still be copying into them,
  * so their data may not be complete. */
@@ -217,7 +181,7 @@ int gm_link_open(struct gm_link_welcome *welcome, char *why, size_t why_size)
         return error;
     }
     gm_files_reserve();
-    gm_link_fd = fd;
+    gm_post_open(fd);
     gm_link_gpus = welcome->n_gpus;
     for (uint32_t gpu = 0; gpu < gm_link_gpus; gpu++)
         gm_link_budgets[gpu] = welcome->gpu[gpu].budget;
@@ -231,95 +195,13 @@ void gm_link_shut(void)
     gm_link_close();
 }
 
-/* ---- requests ---- */
-
-bool gm_link_is_up(void)
-{
-    return atomic_load_explicit(&gm_link_is_connected, memory_order_acquire);
-}
-
-/* Any thread: give the connection up. The link thread sees it and ends every request. */
-static void gm_link_break(void)
-{
-    shutdown(gm_link_fd, SHUT_RDWR);
-}
-
-/* The socket is full: the daemon does not read now, or the kernel has no memory for more. */
-static bool gm_link_is_full(int error)
-{
-    return error == -EAGAIN || error == -ENOBUFS || error == -ENOMEM;
-}
-
-/* With the lock: keep a message until the socket has room. 0 or -errno. */
-static int gm_link_keep(enum gm_msg_type type, const void *body)
-{
-    struct gm_letter *letter = malloc(sizeof(*letter));
-    if (letter == NULL)
-        return -ENOMEM;
-    letter->next = NULL;
-    letter->length = gm_wire_encode(letter->bytes, sizeof(letter->bytes), type, body, NULL, 0);
-    *gm_link_outbox_end = letter;
-    gm_link_outbox_end = &letter->next;
-    return 0;
-}
-
-/* Send a message that must not get lost. Never waits: the link thread sends later what has to. */
-static void gm_link_send(enum gm_msg_type type, const void *body)
-{
-    int error = -EAGAIN;
-    gm_lock(&gm_link_lock);
-    const bool is_first = gm_link_outbox == NULL;
-    if (is_first)
-        error = gm_sock_send_message(gm_link_fd, type, body, NULL, 0, NULL, 0);
-    const bool is_kept = gm_link_is_full(error);
-    if (is_kept && !gm_link_is_lost)
-        error = gm_link_keep(type, body);
-    gm_unlock(&gm_link_lock);
-    if (error != 0)
-        gm_link_break();
-    else if (is_kept && is_first)
-        gm_work_knock();
-}
-
-/* Link thread: send what was kept, as far as there is room. False: the connection is lost. */
-static bool gm_link_post(void)
-{
-    int error = 0;
-    gm_lock(&gm_link_lock);
-    while (gm_link_outbox != NULL && error == 0) {
-        struct gm_letter *letter = gm_link_outbox;
-        error = gm_sock_send(gm_link_fd, letter->bytes, letter->length, NULL, 0);
-        if (error != 0)
-            break;
-        gm_link_outbox = letter->next;
-        if (gm_link_outbox == NULL)
-            gm_link_outbox_end = &gm_link_outbox;
-        free(letter);
-    }
-    gm_unlock(&gm_link_lock);
-    return error == 0 || gm_link_is_full(error);
-}
-
-/* Link thread. */
-static bool gm_link_has_letters(void)
-{
-    gm_lock(&gm_link_lock);
-    const bool has = gm_link_outbox != NULL;
-    gm_unlock(&gm_link_lock);
-    return has;
-}
-
-/* Send a message that may get lost: while the daemon does not read, it is. Any signal handler. */
-static void gm_link_tell(enum gm_msg_type type, const void *body, const void *entries, uint32_t n)
-{
-    gm_sock_send_message(gm_link_fd, type, body, entries, n, NULL, 0);
-}
+/* ---- what others tell the daemon ---- */
 
 void gm_link_expect(uint64_t after_us, uint64_t for_us)
 {
     const struct gm_msg_expect expect = {.after_us = after_us, .for_us = for_us};
     if (gm_link_is_up())
-        gm_link_tell(GM_MSG_EXPECT, &expect, NULL, 0);
+        gm_post_tell(GM_MSG_EXPECT, &expect);
 }
 
 void gm_link_want(bool is_hurried)
@@ -327,7 +209,7 @@ void gm_link_want(bool is_hurried)
     const struct gm_msg_want want = {.is_hurried = is_hurried};
     if (!gm_link_is_up())
         return;
-    gm_link_tell(GM_MSG_WANT, &want, NULL, 0);
+    gm_post_tell(GM_MSG_WANT, &want);
     if (is_hurried && atomic_load_explicit(&gm_link_ctl->is_paused, memory_order_relaxed) != 0) {
         atomic_store(&gm_link_has_signal,
                      true); /* the link thread says it: this may be a handler */
@@ -339,155 +221,13 @@ void gm_link_drained(const struct gm_msg_drained *drained)
 {
     if (!gm_link_is_up())
         return;
-    gm_link_send(GM_MSG_DRAINED, drained);
+    gm_post_send(GM_MSG_DRAINED, drained);
 }
 
 void gm_link_quiet(const struct gm_msg_quiet *quiet)
 {
     if (gm_link_is_up())
-        gm_link_send(GM_MSG_QUIET, quiet);
-}
-
-/* Put the request on the list. False: lost. */
-static bool gm_request_begin(struct gm_request *request, enum gm_msg_type answer,
-                             struct gm_msg_shared *shared)
-{
-    *request = (struct gm_request){.answer = answer, .state = GM_REQUEST_WAITING, .shared = shared};
-    pthread_cond_init(&request->is_done, NULL);
-    gm_lock(&gm_link_lock);
-    bool is_on = gm_link_is_up() && !gm_link_is_lost;
-    if (is_on) {
-        request->cookie = ++gm_link_cookie;
-        request->next = gm_link_requests;
-        gm_link_requests = request;
-    }
-    gm_unlock(&gm_link_lock);
-    if (!is_on)
-        pthread_cond_destroy(&request->is_done);
-    return is_on;
-}
-
-/* Wait for the answer to a request that was sent. 0, a CUresult, or -ENOTCONN. */
-static int gm_request_end(struct gm_request *request)
-{
-    gm_lock(&gm_link_lock);
-    while (request->state == GM_REQUEST_WAITING)
-        gm_lock_wait(&request->is_done, &gm_link_lock);
-    gm_unlock(&gm_link_lock);
-    pthread_cond_destroy(&request->is_done);
-    if (request->state == GM_REQUEST_LOST)
-        return -ENOTCONN;
-    return request->result >= 0 ? request->result : CUDA_ERROR_UNKNOWN;
-}
-
-/* Link thread: the answer to a request came. False: there is no such request. */
-static bool gm_request_answer(enum gm_msg_type answer, uint64_t cookie, int32_t result,
-                              const struct gm_msg_shared *shared)
-{
-    bool is_known = false;
-    gm_lock(&gm_link_lock);
-    for (struct gm_request **place = &gm_link_requests; *place != NULL; place = &(*place)->next) {
-        struct gm_request *request = *place;
-        if (request->cookie != cookie || request->answer != answer)
-            continue;
-        *place = request->next;
-        request->result = result;
-        if (request->shared != NULL && shared != NULL)
-            *request->shared = *shared;
-        request->state = GM_REQUEST_ANSWERED;
-        pthread_cond_signal(&request->is_done); /* with the lock: then the request is gone */
-        is_known = true;
-        break;
-    }
-    gm_unlock(&gm_link_lock);
-    return is_known;
-}
-
-void gm_link_enter(int gpu)
-{
-    static _Atomic bool has_entered[GM_GPUS_MAX];
-    struct gm_request request;
-    if (gm_link_gpus < 2 || gpu < 0 || gpu >= (int)gm_link_gpus ||
-        atomic_load_explicit(&has_entered[gpu], memory_order_acquire) ||
-        !gm_request_begin(&request, GM_MSG_ENTERED, NULL))
-        return;
-    struct gm_msg_enter enter = {.cookie = request.cookie, .gpu = (uint32_t)gpu};
-    gm_link_send(GM_MSG_ENTER, &enter);
-    if (gm_request_end(&request) == 0)
-        atomic_store_explicit(&has_entered[gpu], true, memory_order_release);
-}
-
-int gm_link_alloc(uint64_t va, uint64_t bytes, uint32_t gpu)
-{
-    struct gm_request request;
-    if (!gm_request_begin(&request, GM_MSG_ALLOCATED, NULL))
-        return -ENOTCONN;
-    struct gm_msg_alloc alloc = {.cookie = request.cookie, .va = va, .bytes = bytes, .gpu = gpu};
-    gm_link_send(GM_MSG_ALLOC, &alloc);
-    return gm_request_end(&request);
-}
-
-int gm_link_alloc_ahead(uint64_t va, uint64_t bytes, uint32_t gpu)
-{
-    struct gm_msg_alloc alloc = {.va = va, .bytes = bytes, .gpu = gpu, .flags = GM_ALLOC_AHEAD};
-    gm_lock(&gm_link_lock);
-    struct gm_link_ahead *ahead = gm_link_aheads;
-    while (ahead < gm_link_aheads + GM_LINK_AHEAD && ahead->cookie != 0)
-        ahead++;
-    bool is_on = gm_link_is_up() && !gm_link_is_lost && ahead < gm_link_aheads + GM_LINK_AHEAD;
-    if (is_on) {
-        alloc.cookie = ++gm_link_cookie;
-        *ahead = (struct gm_link_ahead){alloc.cookie, va, bytes};
-    }
-    gm_unlock(&gm_link_lock);
-    if (!is_on)
-        return -ENOTCONN;
-    gm_link_send(GM_MSG_ALLOC, &alloc); /* the link thread tells the result */
-    return 0;
-}
-
-/* Link thread: the answer to the request ahead *cookie (NULL: any) came. False: there is none. */
-static bool gm_link_end_ahead(const uint64_t *cookie, int result)
-{
-    struct gm_link_ahead found = {0};
-    gm_lock(&gm_link_lock);
-    for (uint32_t i = 0; i < GM_LINK_AHEAD && found.cookie == 0; i++) {
-        struct gm_link_ahead *ahead = &gm_link_aheads[i];
-        if (ahead->cookie == 0 || (cookie != NULL && ahead->cookie != *cookie))
-            continue;
-        found = *ahead;
-        ahead->cookie = 0;
-    }
-    gm_unlock(&gm_link_lock);
-    if (found.cookie == 0)
-        return false;
-    gm_link_calls->ahead_came(found.va, found.bytes, result);
-    return true;
-}
-
-struct gm_link_range {
-    uint64_t va;
-    uint64_t bytes;
-};
-
-static CUresult gm_link_release(void *argument)
-{
-    const struct gm_link_range *range = argument;
-    return gm_link_calls->release(range->va, range->bytes);
-}
-
-int gm_link_free(uint64_t va, uint64_t bytes)
-{
-    struct gm_request request;
-    if (gm_request_begin(&request, GM_MSG_FREED, NULL)) {
-        struct gm_msg_free message = {.cookie = request.cookie, .va = va};
-        gm_link_send(GM_MSG_FREE, &message);
-        int result = gm_request_end(&request);
-        if (result != -ENOTCONN)
-            return result;
-    }
-    struct gm_link_range range = {.va = va, .bytes = bytes};
-    return (int)gm_work_run(gm_link_release, &range);
+        gm_post_send(GM_MSG_QUIET, quiet);
 }
 
 void gm_link_exported(void)
@@ -500,53 +240,14 @@ void gm_link_imported(pid_t exporter)
 {
     const struct gm_msg_imported imported = {.exporter = exporter};
     if (gm_link_is_up())
-        gm_link_send(GM_MSG_IMPORTED, &imported);
-}
-
-int gm_link_share(uint64_t va, struct gm_msg_shared *shared)
-{
-    struct gm_request request;
-    if (!gm_request_begin(&request, GM_MSG_SHARED, shared))
-        return -ENOTCONN;
-    struct gm_msg_share share = {.cookie = request.cookie, .va = va};
-    gm_link_send(GM_MSG_SHARE, &share);
-    return gm_request_end(&request);
-}
-
-int gm_link_open_share(uint64_t va, const struct gm_share_name *name)
-{
-    struct gm_request request;
-    if (!gm_request_begin(&request, GM_MSG_OPENED, NULL))
-        return -ENOTCONN;
-    struct gm_msg_open open = {.cookie = request.cookie,
-                               .va = va,
-                               .bytes = name->bytes,
-                               .nonce = {name->nonce[0], name->nonce[1]},
-                               .share = name->share,
-                               .gpu = name->gpu};
-    gm_link_send(GM_MSG_OPEN, &open);
-    return gm_request_end(&request);
-}
-
-int gm_link_shut_share(uint64_t va, uint64_t bytes)
-{
-    struct gm_request request;
-    if (gm_request_begin(&request, GM_MSG_SHUT_IS, NULL)) {
-        struct gm_msg_shut message = {.cookie = request.cookie, .va = va};
-        gm_link_send(GM_MSG_SHUT, &message);
-        int result = gm_request_end(&request);
-        if (result != -ENOTCONN)
-            return result;
-    }
-    struct gm_link_range range = {.va = va, .bytes = bytes};
-    return (int)gm_work_run(gm_link_release, &range);
+        gm_post_send(GM_MSG_IMPORTED, &imported);
 }
 
 pid_t gm_link_daemon(void)
 {
     struct ucred peer = {0};
     socklen_t size = sizeof(peer);
-    return getsockopt(gm_link_fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+    return getsockopt(gm_post_fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
 }
 
 uint32_t gm_link_app(void)
@@ -575,7 +276,7 @@ static void gm_link_done(uint64_t batch, CUresult result)
     if (result != CUDA_SUCCESS)
         gm_log(GM_LOG_WARN, "cannot map or unmap batch %llu: CUresult %d",
                (unsigned long long)batch, (int)result);
-    gm_link_send(GM_MSG_DONE, &done);
+    gm_post_send(GM_MSG_DONE, &done);
 }
 
 /*
@@ -599,36 +300,9 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
 {
     const void *body = message->body;
     switch (message->type) {
-    case GM_MSG_ALLOCATED: {
-        const struct gm_msg_allocated *allocated = body;
-        const int result = allocated->result >= 0 ? allocated->result : CUDA_ERROR_UNKNOWN;
-        if (gm_link_end_ahead(&allocated->cookie, result))
-            return true;
-        return gm_request_answer(GM_MSG_ALLOCATED, allocated->cookie, allocated->result, NULL);
-    }
-    case GM_MSG_ENTERED: {
-        const struct gm_msg_entered *entered = body;
-        return gm_request_answer(GM_MSG_ENTERED, entered->cookie, entered->result, NULL);
-    }
-    case GM_MSG_FREED: {
-        const struct gm_msg_freed *freed = body;
-        return gm_request_answer(GM_MSG_FREED, freed->cookie, freed->result, NULL);
-    }
     case GM_MSG_TAKEN:
         gm_link_end_hold();
         return gm_link_calls->taken(((const struct gm_msg_taken *)body)->va);
-    case GM_MSG_SHARED: {
-        const struct gm_msg_shared *shared = body;
-        return gm_request_answer(GM_MSG_SHARED, shared->cookie, shared->result, shared);
-    }
-    case GM_MSG_OPENED: {
-        const struct gm_msg_opened *opened = body;
-        return gm_request_answer(GM_MSG_OPENED, opened->cookie, opened->result, NULL);
-    }
-    case GM_MSG_SHUT_IS: {
-        const struct gm_msg_shut_is *shut = body;
-        return gm_request_answer(GM_MSG_SHUT_IS, shut->cookie, shut->result, NULL);
-    }
     case GM_MSG_CLOSE: {
         const struct gm_msg_close *closing = body;
         gm_hold_forget();
@@ -676,7 +350,7 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
                ((const struct gm_msg_refused *)body)->text);
         return false;
     default:
-        return false;
+        return gm_requests_answer(message);
     }
 }
 
@@ -688,7 +362,7 @@ static bool gm_link_receive(void)
     int n_fds = 0;
     bool has_lost;
     uint64_t batch;
-    ssize_t length = gm_sock_receive_part(gm_link_fd, gm_link_buffer, sizeof(gm_link_buffer), fds,
+    ssize_t length = gm_sock_receive_part(gm_post_fd(), gm_link_buffer, sizeof(gm_link_buffer), fds,
                                           &n_fds, &has_lost);
     if (length == -EAGAIN)
         return true;
@@ -713,8 +387,8 @@ static bool gm_link_receive(void)
 static void gm_link_lose(void)
 {
     gm_files_give_back();
-    atomic_store(&gm_link_is_connected, false);
-    shutdown(gm_link_fd, SHUT_RDWR);
+    gm_requests_lose();
+    gm_post_cut();
     gm_link_calls->mark(false, NULL);
     gm_drain_cancel();
 
@@ -732,23 +406,7 @@ static void gm_link_lose(void)
     gm_drain_resume(); /* even without its memory: see the head of link.h */
     gm_link_calls->timeslice(0);
 
-    gm_lock(&gm_link_lock);
-    gm_link_is_lost = true;
-    for (struct gm_letter *next, *letter = gm_link_outbox; letter != NULL; letter = next) {
-        next = letter->next;
-        free(letter);
-    }
-    gm_link_outbox = NULL;
-    gm_link_outbox_end = &gm_link_outbox;
-    while (gm_link_requests != NULL) {
-        struct gm_request *request = gm_link_requests;
-        gm_link_requests = request->next;
-        request->state = GM_REQUEST_LOST;
-        pthread_cond_signal(&request->is_done);
-    }
-    gm_unlock(&gm_link_lock);
-    while (gm_link_end_ahead(NULL, -ENOTCONN))
-        continue;
+    gm_requests_end();
     gm_link_calls->lost();
 }
 
@@ -879,8 +537,8 @@ static void *gm_link_main(void *unused)
         now = gm_now(); /* that may have taken a while */
         const uint64_t wait_ns = deadline > now ? deadline - now : 0;
         const struct timespec longest = gm_link_duration(wait_ns);
-        const short ways = gm_link_has_letters() ? POLLIN | POLLOUT : POLLIN;
-        struct pollfd wait[2] = {{.fd = gm_link_fd, .events = ways},
+        const short ways = gm_post_has_letters() ? POLLIN | POLLOUT : POLLIN;
+        struct pollfd wait[2] = {{.fd = gm_post_fd(), .events = ways},
                                  {.fd = gm_work_fd(), .events = POLLIN}};
         int ready = ppoll(wait, 2, &longest, NULL);
         if (ready == 0 || (ready < 0 && errno == EINTR))
@@ -891,11 +549,11 @@ static void *gm_link_main(void *unused)
             gm_link_end_hold();
             gm_work_some();
         }
-        if ((wait[0].revents & POLLOUT) != 0 && !gm_link_post())
+        if ((wait[0].revents & POLLOUT) != 0 && !gm_post_flush())
             break;
         if ((wait[0].revents & ~POLLOUT) == 0)
             continue;
-        gm_files_make_room(gm_link_fd);
+        gm_files_make_room(gm_post_fd());
         bool is_obeyed = gm_link_receive();
         gm_files_reserve();
         if (!is_obeyed)
@@ -911,10 +569,10 @@ int gm_link_start(const struct gm_link_calls *calls)
     if (error != 0)
         return error;
     gm_link_calls = calls;
-    atomic_store(&gm_link_is_connected, true);
+    gm_requests_open(&calls->request, gm_link_gpus);
     error = gm_thread_start(gm_link_main, "gpumux-link");
     if (error != 0)
-        atomic_store(&gm_link_is_connected, false);
+        gm_requests_close();
     return error;
 }
 
@@ -928,12 +586,10 @@ void gm_link_part(void)
 
 void gm_link_close(void)
 {
-    atomic_store(&gm_link_is_connected, false);
+    gm_requests_close();
     if (gm_link_calls != NULL)
         gm_link_calls->mark(false, NULL);
     gm_files_give_back();
-    if (gm_link_fd >= 0)
-        close(gm_link_fd);
-    gm_link_fd = -1;
+    gm_post_close();
     gm_work_close();
 }

@@ -1,16 +1,13 @@
 /*
  * The link: the connection to the daemon. The thread "gpumux-link" receives messages and does what
- * they say; any thread sends. The thread of a request (ENTER, ALLOC, FREE, SHARE, OPEN, SHUT) waits
- * on its own condition for the answer with its cookie.
+ * they say; any thread sends (post.h) and asks (requests.h).
  *
  * The daemon is trusted with this program's memory, not with its life: a message that does not
  * decode or makes no sense counts as a lost connection.
  *
  * The daemon is lost when its socket hangs up, and by nothing else. One that is stopped, or slow,
  * is waited for, however long. It gives a sign each second (gm_ctl.beat); the log says when it
- * gives none, and when it does again. Nobody waits to send: what the socket does not take is lost
- * (WANT, EXPECT), or the link thread sends it later. So that is little: a thread has one
- * request open, and the daemon's own messages are answered once.
+ * gives none, and when it does again.
  *
  * After a loss, a program whose gate is open runs on without a gate, and so does one whose gate is
  * closed but from which nothing was taken yet. If its data is elsewhere, or on its way back, that
@@ -19,8 +16,8 @@
  * driver would never return. Where its data is not there it faults, and writes nowhere. New
  * allocations go to the real driver. The thread stays and does work for others (work.h).
  *
- * Owns the socket, the daemon's pages and the open requests. Any thread. Calls the gate, the
- * drainer, files and work by name, and the rooms above through gm_link_calls.
+ * Owns the daemon's pages. Any thread. Calls the gate, the drainer and the rest of its room by
+ * name, and the rooms above through gm_link_calls.
  */
 #ifndef GM_SHIM_LINK_H
 #define GM_SHIM_LINK_H
@@ -30,11 +27,11 @@
 #include <stdint.h>
 
 #include "common/clock.h"
-#include "common/share.h"
 #include "common/shm.h"
 #include "common/wire.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/park.h"
+#include "shim/link/requests.h"
 
 struct gm_link_welcome {
     const struct gm_ctl *ctl; /* mapped read-only */
@@ -58,14 +55,11 @@ struct gm_link_calls {
     CUresult (*unmap)(const struct gm_span_entry *entry, uint32_t count);
     CUresult (*drop)(const struct gm_frame_entry *entry, uint32_t count);
 
-    /* After a loss: unmap a range that is freed; is all of the program's memory mapped? Unmap all
-     * that is. */
-    CUresult (*release)(uint64_t va, uint64_t bytes);
+    struct gm_request_calls request;
+
+    /* After a loss: is all of the program's memory mapped? Unmap all that is. */
     bool (*is_whole)(void);
     void (*forget)(void);
-
-    /* The answer to gm_link_alloc_ahead: 0, a CUresult, or -ENOTCONN if the daemon is lost. */
-    void (*ahead_came)(uint64_t va, uint64_t bytes, int result);
 
     /* For gm_hold_look (gate/hold.h). */
     enum gm_park_outcome (*hold)(void);
@@ -88,9 +82,6 @@ struct gm_link_calls {
 /* Start only, after gm_gate_attach and gm_devices_set: start to receive. 0 or -errno. */
 int gm_link_start(const struct gm_link_calls *calls);
 
-/* Whether the daemon is connected now. */
-bool gm_link_is_up(void);
-
 /* Tell the daemon that a thread waits at the gate, and whether a signal came to it. Never waits and
  * never fails visibly. */
 void gm_link_want(bool is_hurried);
@@ -102,41 +93,6 @@ void gm_link_expect(uint64_t after_us, uint64_t for_us);
 /* Drainer only: the answers to CLOSE and to QUERY. */
 void gm_link_drained(const struct gm_msg_drained *drained);
 void gm_link_quiet(const struct gm_msg_quiet *quiet);
-
-/* Like gm_link_alloc below, but only if there is plenty of room, and without waiting: the link
- * thread calls `ahead_came`. 0, or -errno if it will not: lost, or GM_LINK_AHEAD requests are open.
- */
-#define GM_LINK_AHEAD 8u
-int gm_link_alloc_ahead(uint64_t va, uint64_t bytes, uint32_t gpu);
-
-/* The program has a context on `gpu` (-1: on none that is shared). Tells the daemon once, if there
- * are several, and waits for its answer: from then on the gate is that of this GPU, too. */
-void gm_link_enter(int gpu);
-
-/*
- * Have the daemon back `bytes` (a multiple of GM_CHUNK_MIN) at `va` on `gpu`. The caller reserved
- * the range. Returns 0, a CUresult from the daemon, or -ENOTCONN (lost): call gm_link_free before
- * other use of the range.
- */
-int gm_link_alloc(uint64_t va, uint64_t bytes, uint32_t gpu);
-
-/* Unmap and forget the chunks of [va, va + bytes): by the daemon, or here after a loss. The GPU
- * must be done with them. Returns 0 or a CUresult; after 0 nothing is mapped in the range. */
-int gm_link_free(uint64_t va, uint64_t bytes);
-
-/* Share the allocation at `va`; call it inside the gate. Returns 0 with *shared, a CUresult from
- * the daemon, or -ENOTCONN. */
-int gm_link_share(uint64_t va, struct gm_msg_shared *shared);
-
-/*
- * Map the shared memory `name` at `va`, a range of its bytes that the caller reserved. Returns 0, a
- * CUresult with nothing mapped, or -ENOTCONN: call gm_link_shut_share before other use of the
- * range.
- */
-int gm_link_open_share(uint64_t va, const struct gm_share_name *name);
-
-/* Unmap it: by the daemon, or here after a loss. Returns 0 or a CUresult. */
-int gm_link_shut_share(uint64_t va, uint64_t bytes);
 
 /* The program exports memory by descriptors that it marks (common/marks.h). */
 void gm_link_exported(void);
