@@ -6,7 +6,8 @@
  *            F_SEAL_FUTURE_WRITE), so it cannot open its own gate.
  * stat area: app -> daemon. The app writes words without locks. The daemon samples them to find
  *            idle apps, and shows them. They are hostile input: the daemon copies each word once
- *            and uses none as an index, a size or a pointer. It writes there only to take a spare.
+ *            and uses none as an index, a size or a pointer. It writes there only to take a
+ *            spare, and to say that it moves what a parked app has.
  *
  * act/client.c makes both memfds, seals their size and sends them with WELCOME. shim/link maps
  * them. Behind struct gm_stat lie the words of windows.h.
@@ -76,6 +77,15 @@ _Static_assert(sizeof(struct gm_slot) == GM_CACHE_PAIR, "its own lines of cache"
 /* In gm_ctl.is_counting: it may have to mark some day, so what graphs touch is to be noted. */
 #define GM_MAY_COUNT (1u << 31)
 
+/*
+ * Values of gm_stat.moving: who may touch a program that is parked (shim/gate/park.h). The daemon
+ * swaps FREE for AWAY when it hears that the program is parked, before it moves anything, and stores
+ * FREE when all is in place again. The shim swaps FREE for GOES before it lets the program's work go
+ * on, and stores FREE after it. So nobody lets a program go on whose memory is away, also if the
+ * daemon dies meanwhile: then the word stays AWAY. A shim that lies harms its own program only.
+ */
+enum gm_moving { GM_MOVING_FREE = 0, GM_MOVING_AWAY = 1, GM_MOVING_GOES = 2 };
+
 struct gm_stat {
     uint32_t magic;
     uint32_t version;
@@ -110,7 +120,8 @@ struct gm_stat {
     /* The last window in which it submitted work that may touch memory of gpumux's, while it marks.
      * Copies to and from the host are none: windows.h. */
     _Atomic uint32_t works_in;
-    uint8_t reserved[4096 - 140 - 8 * GM_SPARES_MAX];
+    _Atomic uint32_t moving;  /* enum gm_moving */
+    uint8_t reserved[4096 - 144 - 8 * GM_SPARES_MAX];
     struct gm_slot slot[GM_SLOTS];
 };
 _Static_assert(sizeof(struct gm_stat) == 4096 + GM_CACHE_PAIR * GM_SLOTS, "gm_stat layout");

@@ -344,8 +344,11 @@ void gm_machine_message(struct gm_machine *machine, uint32_t id,
 {
     struct gm_client *client = machine->clients[id];
     uint64_t index;
-    if (message->type == GM_MSG_DRAINED)
-        gm_client_answer(client, message->body);
+    if (message->type == GM_MSG_DRAINED && !gm_client_answer(client, message->body)) {
+        machine->outlet.end(client->session, GM_REFUSE_PROTOCOL,
+                            "it says that it is parked, and goes on");
+        return;
+    }
     switch (message->type) {
     case GM_MSG_ENTER:
         on_enter(machine, client, message->body);

@@ -105,11 +105,25 @@ static enum gm_park_outcome gm_park_stop(uint32_t what, enum gm_park_outcome (*d
     return result;
 }
 
+/* What the daemon has marked as moving stays stopped until RESUME, whatever it was stopped for. */
 static void gm_park_go_on(uint32_t what, void (*enable)(void))
 {
-    if (atomic_load(&gm_park_for) == what)
+    _Atomic uint32_t *moving = &gm_gate_stat()->moving;
+    uint32_t was = GM_MOVING_FREE;
+    if (atomic_load(&gm_park_for) == what) {
+        if (!atomic_compare_exchange_strong(moving, &was, GM_MOVING_GOES)) {
+            atomic_store(&gm_park_for, GM_PARK_FOR_CLOSE);
+            return;
+        }
         enable();
+        atomic_store(moving, GM_MOVING_FREE);
+    }
     atomic_fetch_and(&gm_park_for, ~what);
+}
+
+void gm_park_take_back(void)
+{
+    atomic_store(&gm_gate_stat()->moving, GM_MOVING_FREE);
 }
 
 enum gm_park_outcome gm_park_try(enum gm_park_outcome (*disable)(void))

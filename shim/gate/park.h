@@ -17,8 +17,8 @@
  * it any more is it enabled.
  *
  * Owns what it saw of the threads inside, and for what the program is stopped. The link thread
- * alone parks, unmaps, maps and resumes, so nobody resumes a program whose memory is away. Calls
- * the gate. Callers: drain.c and hold.c; any thread asks gm_park_is_on and gm_park_is_stopped.
+ * alone parks, unmaps, maps and resumes. A program that the daemon has marked as moving (shm.h,
+ * gm_stat.moving) is not enabled by anybody, and stays so if the daemon dies. Calls the gate. Callers: drain.c and hold.c; any thread asks gm_park_is_on and gm_park_is_stopped.
  */
 #ifndef GM_SHIM_PARK_H
 #define GM_SHIM_PARK_H
@@ -42,8 +42,13 @@ void gm_park_begin(void);
  */
 enum gm_park_outcome gm_park_try(enum gm_park_outcome (*disable)(void));
 
-/* Link thread: it is not parked any more; enable again, unless it is held. */
+/* Link thread: it is not parked any more; enable again, unless it is held, or marked as moving: then
+ * it stays parked. */
 void gm_park_end(void (*enable)(void));
+
+/* Link thread: the daemon is gone for good, and its mark with it. What it did not bring back is lost
+ * and not mapped. */
+void gm_park_take_back(void);
 
 /* Whether it is parked, for a CLOSE. */
 bool gm_park_is_on(void);

@@ -402,6 +402,7 @@ static void gm_link_lose(void)
     gm_gate_lost(is_whole);
     if (!is_whole)
         gm_link_calls->forget();
+    gm_park_take_back();
     gm_hold_end(gm_link_calls->resume);
     gm_drain_resume(); /* even without its memory: see the head of link.h */
     gm_link_calls->timeslice(0);

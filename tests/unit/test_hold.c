@@ -23,6 +23,13 @@ uint32_t gm_gate_list(uint32_t *tids, uint32_t most)
     return 0;
 }
 
+static struct gm_stat stat_area;
+
+struct gm_stat *gm_gate_stat(void)
+{
+    return &stat_area;
+}
+
 static bool is_stopped;
 static unsigned n_disabled, n_enabled;
 static enum gm_park_outcome outcome;
@@ -37,6 +44,7 @@ static enum gm_park_outcome disable(void)
 
 static void enable(void)
 {
+    assert_int_equal(atomic_load(&stat_area.moving), GM_MOVING_GOES); /* the daemon sees it */
     n_enabled++;
     is_stopped = false;
 }
@@ -44,6 +52,7 @@ static void enable(void)
 static int set_up(void **state)
 {
     (void)state;
+    gm_park_take_back();
     gm_hold_end(enable);
     gm_park_end(enable);
     outcome = GM_PARK_IS_ON;
@@ -184,6 +193,54 @@ static void test_forgotten(void **state)
     assert_int_equal(n_enabled, 1);
 }
 
+/* What the daemon has marked as moving goes on when the mark is gone, and at no other time. */
+static void test_moving(void **state)
+{
+    (void)state;
+    gm_park_begin();
+    assert_int_equal(gm_park_try(disable), GM_PARK_IS_ON);
+    atomic_store(&stat_area.moving, GM_MOVING_AWAY);
+    gm_park_end(enable);
+    assert_true(is_stopped && gm_park_is_on());
+    hold(1, 5);
+    look(1, true, 6);
+    look(6, true, 0); /* nor at the end of a hold */
+    assert_true(gm_park_is_on());
+    assert_int_equal(atomic_load(&stat_area.moving), GM_MOVING_AWAY);
+    atomic_store(&stat_area.moving, GM_MOVING_FREE);
+    gm_park_end(enable);
+    assert_false(is_stopped);
+    assert_int_equal(n_enabled, 1);
+    assert_int_equal(atomic_load(&stat_area.moving), GM_MOVING_FREE);
+}
+
+/* It is held and not parked, and marked nevertheless: it waits for RESUME then. */
+static void test_moving_while_held(void **state)
+{
+    (void)state;
+    hold(1, 5);
+    look(1, true, 6);
+    atomic_store(&stat_area.moving, GM_MOVING_AWAY);
+    look(6, true, 0);
+    atomic_store(&stat_area.moving, GM_MOVING_FREE);
+    look(7, true, 0);
+    gm_park_end(enable);
+    assert_false(is_stopped);
+    assert_int_equal(n_enabled, 1);
+}
+
+/* The daemon is gone for good, with its mark. */
+static void test_taken_back(void **state)
+{
+    (void)state;
+    gm_park_begin();
+    assert_int_equal(gm_park_try(disable), GM_PARK_IS_ON);
+    atomic_store(&stat_area.moving, GM_MOVING_AWAY);
+    gm_park_take_back();
+    gm_park_end(enable);
+    assert_false(is_stopped || gm_park_is_stopped());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +252,9 @@ int main(void)
         cmocka_unit_test_setup(test_close_lasts_longer, set_up),
         cmocka_unit_test_setup(test_hold_lasts_longer, set_up),
         cmocka_unit_test_setup(test_forgotten, set_up),
+        cmocka_unit_test_setup(test_moving, set_up),
+        cmocka_unit_test_setup(test_moving_while_held, set_up),
+        cmocka_unit_test_setup(test_taken_back, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,7 +68,8 @@ static void test_stat(void **state)
     LAYOUT(gm_stat, link_launches, 632, 8);
     LAYOUT(gm_stat, exports, 640, 8);
     LAYOUT(gm_stat, works_in, 648, 4);
-    LAYOUT(gm_stat, reserved, 652, 4096 - 652);
+    LAYOUT(gm_stat, moving, 652, 4);
+    LAYOUT(gm_stat, reserved, 656, 4096 - 656);
     LAYOUT(gm_stat, slot, 4096, 128 * 1024);
     assert_int_equal(sizeof(struct gm_stat), 4096 + 128 * 1024);
 

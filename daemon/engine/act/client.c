@@ -222,21 +222,28 @@ static bool turn(struct gm_client *client, enum gm_client_event event)
     return true;
 }
 
+bool gm_client_park(struct gm_client *client, bool is_parked)
+{
+    uint32_t was = GM_MOVING_FREE;
+    if (client->is_parked == is_parked)
+        return true;
+    if (!is_parked)
+        atomic_store(&client->stat->moving, GM_MOVING_FREE);
+    else if (!atomic_compare_exchange_strong(&client->stat->moving, &was, GM_MOVING_AWAY))
+        return false;
+    client->is_parked = is_parked;
+    return true;
+}
+
 bool gm_client_shut(struct gm_client *client, uint32_t index)
 {
     const bool was_open = client->shut == 0;
     client->shut |= 1u << index;
     if (!was_open || !turn(client, GM_CLIENT_EV_SHUT))
         return false;
-    client->is_parked = false;
     atomic_store(&client->ctl->epoch, ++client->epoch);
     atomic_store(&client->ctl->gate, GM_GATE_CLOSED);
     return true;
-}
-
-void gm_client_park(struct gm_client *client, bool is_parked)
-{
-    client->is_parked = is_parked;
 }
 
 void gm_client_left(struct gm_client *client)
@@ -249,14 +256,16 @@ void gm_client_keep_shut(struct gm_client *client, uint32_t index)
     client->shut |= 1u << index;
 }
 
-void gm_client_answer(struct gm_client *client, const struct gm_msg_drained *answer)
+bool gm_client_answer(struct gm_client *client, const struct gm_msg_drained *answer)
 {
     const bool is_busy = answer->status == GM_DRAIN_BUSY;
-    if (client->shut == 0 || answer->epoch != client->epoch)
-        return; /* to a CLOSE that was given up */
-    if (turn(client, is_busy ? GM_CLIENT_EV_KEEPS : GM_CLIENT_EV_DRAINED) && !is_busy)
-        client->is_parked =
-            client->is_parked || answer->status == GM_DRAIN_PARKED; /* late, or now */
+    if (client->shut == 0)
+        return true; /* to a CLOSE that was given up */
+    if (answer->status == GM_DRAIN_PARKED && !gm_client_park(client, true)) /* late, or now */
+        return false;
+    if (answer->epoch == client->epoch)
+        turn(client, is_busy ? GM_CLIENT_EV_KEEPS : GM_CLIENT_EV_DRAINED);
+    return true;
 }
 
 bool gm_client_let(struct gm_client *client, uint32_t index)

@@ -61,12 +61,13 @@ void gm_client_died(struct gm_client *client, uv_loop_t *loop,
 bool gm_client_shut(struct gm_client *client, uint32_t index);
 /* Its gate is closed already, and stays so for engine number `index`, which it is new to. */
 void gm_client_keep_shut(struct gm_client *client, uint32_t index);
-/* Its work stands still on the GPU, or goes on. */
-void gm_client_park(struct gm_client *client, bool is_parked);
+/* Its work stands still on the GPU, and is marked so (shm.h, gm_stat.moving); or it may go on: all
+ * that it has is in place. False: it cannot be marked, for the program lets it go on. */
+bool gm_client_park(struct gm_client *client, bool is_parked);
 /* Its session has ended. */
 void gm_client_left(struct gm_client *client);
-/* The answer to a CLOSE, before any engine hears of it. */
-void gm_client_answer(struct gm_client *client, const struct gm_msg_drained *answer);
+/* The answer to a CLOSE, before any engine hears of it. False: the program lies, see above. */
+bool gm_client_answer(struct gm_client *client, const struct gm_msg_drained *answer);
 /* It does not want that any more. True: the gate is open now. */
 bool gm_client_let(struct gm_client *client, uint32_t index);
 

@@ -40,14 +40,11 @@ static void let(struct gm_engine *engine, uint32_t id)
 
 /* It parked for a CLOSE that nobody waits for any more: its process was stopped in between. If its
  * gate is open, it goes on. If the gate was closed again, it goes on when that opens, whatever it
- * answers. */
+ * answers (gm_client_answer). */
 static void parked_late(struct gm_engine *engine, uint32_t id)
 {
-    struct gm_client *client = engine->apps[id].client;
-    if (client->shut == 0)
+    if (engine->apps[id].client->shut == 0)
         resume(engine, id);
-    else
-        gm_client_park(client, true);
 }
 
 void gm_engine_open_gate(struct gm_engine *engine, uint32_t id)

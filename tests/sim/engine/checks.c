@@ -872,7 +872,8 @@ void checks_run(void)
                 if (machine.has_caps)
                     check_cap(p, machine.daemon.engines[gpu]);
             }
-        if (p->is_there && p->is_active)
+        /* Whoever finds the mark free may enable a parked program at once, be it a watchdog. */
+        if (p->is_there && (p->is_active || (p->is_connected && p->is_parked && program_may_go_on(p))))
             check_active(p);
         if (!p->session || !p->is_connected || !p->is_joined)
             continue;

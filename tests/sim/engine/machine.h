@@ -275,6 +275,8 @@ void program_start(struct program *program, bool has_executed);
 void program_die(struct program *program);
 void program_leave(struct program *program); /* end itself well */
 void programs_look(void);                    /* after each step: gates that opened */
+/* It is parked: whether it could be enabled by anybody, as nobody has marked it as moving. */
+bool program_may_go_on(const struct program *program);
 struct page *program_page(const struct program *program, uint32_t page); /* NULL: unmapped */
 int program_send(struct gm_session *session, enum gm_msg_type type, const void *body,
                  const void *entries, uint32_t count, const int *fds, int n_fds);

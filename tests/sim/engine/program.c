@@ -43,6 +43,16 @@ struct mail {
     _Alignas(8) char entries[];
 };
 
+/* While RESUME is on its way, it may be because the program has no work: then it is as good as
+ * quiet. */
+bool program_may_go_on(const struct program *p)
+{
+    bool is_told = false;
+    for (const struct mail *mail = p->inbox; mail; mail = mail->next)
+        is_told = is_told || mail->type == GM_MSG_RESUME;
+    return !is_told && atomic_load(&p->stat->moving) == GM_MOVING_FREE;
+}
+
 static size_t body_size(enum gm_msg_type type)
 {
     switch (type) {
@@ -534,6 +544,8 @@ static void on_mail(struct program *p, const struct mail *mail)
         machine_at(machine.now + chance_time(GM_MS), on_quiet, p, p->life, p->query);
         break;
     case GM_MSG_RESUME:
+        require(atomic_load(&p->stat->moving) == GM_MOVING_FREE,
+                "program %u is to go on, and is marked as moving", p->number);
         p->is_parked = p->is_inside = false;
         atomic_store(&p->stat->slot[1].blocked, 0);
         break;
