@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "common/chunk.h"
@@ -175,13 +176,16 @@ static void work_pieces(uv_work_t *work)
 {
     struct gm_hostpool *pool = work->data;
     CUresult result = pool->cuda->cuCtxSetCurrent(pool->context);
-    while (result == CUDA_SUCCESS && pool->job.done < pool->job.n) {
-        const uint32_t page = pool->job.pieces[pool->job.done];
+    while (result == CUDA_SUCCESS && pool->job.outcome == CUDA_SUCCESS) {
+        const uint32_t i = pool->job.next++;
+        if (i >= pool->job.n)
+            return;
+        const uint32_t page = pool->job.pieces[i];
         result = pool->job.is_release ? release_piece(pool, page) : make_piece(pool, page);
-        if (result == CUDA_SUCCESS)
-            pool->job.done++;
+        pool->job.is_done[i] = result == CUDA_SUCCESS;
     }
-    pool->job.outcome = result;
+    if (result != CUDA_SUCCESS)
+        pool->job.outcome = result;
 }
 
 /* ---- the loop's side ---- */
@@ -317,10 +321,15 @@ static void start_job(struct gm_hostpool *pool, bool is_release)
     if (pool->job.n == 0)
         return;
     pool->job.is_release = is_release;
-    pool->job.done = 0;
-    pool->work.data = pool;
-    pool->is_working = true; /* queueing fails only without a function */
-    uv_queue_work(pool->loop, &pool->work, work_pieces, work_done);
+    pool->job.next = 0;
+    pool->job.outcome = CUDA_SUCCESS;
+    memset(pool->job.is_done, 0, sizeof pool->job.is_done);
+    pool->working = pool->job.n < GM_PIECE_WORKERS ? pool->job.n : GM_PIECE_WORKERS;
+    for (uint32_t i = 0; i < pool->working; i++) {
+        pool->work[i].data = pool;
+        /* It fails only without a function. */
+        uv_queue_work(pool->loop, &pool->work[i], work_pieces, work_done);
+    }
 }
 
 /* Nobody uses anything of it. */
@@ -395,7 +404,8 @@ static void start_release(struct gm_hostpool *pool)
 {
     const uint64_t leaving = bytes_in(pool, GM_PIECE_LEAVING, GM_PIECE_LEAVING);
     const uint64_t stuck = bytes_in(pool, GM_PIECE_STUCK, GM_PIECE_STUCK);
-    if (pool->is_working || pool->is_closing || pool->stuck != CUDA_SUCCESS || leaving + stuck == 0)
+    if (pool->working > 0 || pool->is_closing || pool->stuck != CUDA_SUCCESS ||
+        leaving + stuck == 0)
         return;
     pool->job.n = 0;
     for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
@@ -441,7 +451,7 @@ static void start_units(struct gm_hostpool *pool)
 /* Let the worker make what is wanted and fits under the cap. A STUCK slab counts already. */
 static void start_growth(struct gm_hostpool *pool)
 {
-    if (pool->is_working || pool->is_closing || pool->is_refused)
+    if (pool->working > 0 || pool->is_closing || pool->is_refused)
         return;
     pool->job.n = 0;
     start_units(pool);
@@ -483,11 +493,12 @@ static void work_done(uv_work_t *work, int status)
 {
     struct gm_hostpool *pool = work->data;
     (void)status; /* nobody cancels it */
-    pool->is_working = false;
+    if (--pool->working > 0)
+        return;
     if (!pool->job.is_release && class_of(pool, pool->job.pieces[0]) != WHOLE)
         pool->n_wants = 0;                   /* whoever has not got one yet asks again */
     for (uint32_t i = pool->job.n; i-- > 0;) /* backwards: the first is the first to be taken */
-        take_over(pool, pool->job.pieces[i], !pool->job.is_release && i < pool->job.done);
+        take_over(pool, pool->job.pieces[i], !pool->job.is_release && pool->job.is_done[i]);
     if (pool->job.is_release) {
         pool->stuck = pool->job.outcome;
     } else {
@@ -579,7 +590,7 @@ void gm_hostpool_bound(struct gm_hostpool *pool, uint64_t (*bound)(const void *a
 void gm_hostpool_close(struct gm_hostpool *pool)
 {
     pool->is_closing = true;
-    while (pool->is_working)
+    while (pool->working > 0)
         uv_run(pool->loop, UV_RUN_ONCE);
     for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
         for (uint32_t i = 0; i < pool->top[class]; i++)
@@ -766,5 +777,5 @@ uint64_t gm_hostpool_leaving(const struct gm_hostpool *pool)
 
 bool gm_hostpool_is_leaving(const struct gm_hostpool *pool)
 {
-    return pool->is_working || gm_hostpool_leaving(pool) > 0;
+    return pool->working > 0 || gm_hostpool_leaving(pool) > 0;
 }
