@@ -6,6 +6,7 @@
  *   a module was loaded    patch its accesses to global memory (patch.cu)
  *   a launch call begins   lay its arguments out; ask the driver what the function is
  *   the launch begins      give the patches the thread's area
+ *   a graph's node begins  tell the patches that there is no area
  *   the launch was made    read the area, behind the kernel; write a record; clear the area
  *   memory comes or goes   write it down; a range that the program reserves counts as one piece
  *   a tensor map is made   note how far its tensor reaches
@@ -341,6 +342,16 @@ static void launch_begins(const Sanitizer_LaunchData *data)
         drop_areas();
 }
 
+/* Nobody records a kernel of a graph: its patches must know, as they get no area by themselves. */
+static void node_begins(const Sanitizer_GraphNodeLaunchData *data)
+{
+    const Sanitizer_LaunchData *launch = &data->launchData;
+    if (data->nodeType == CU_GRAPH_NODE_TYPE_KERNEL)
+        works(api.sanitizerSetLaunchCallbackData(launch->hLaunch, launch->function, launch->hStream,
+                                                 NULL),
+              "a launch of a graph");
+}
+
 static void add_pages(uint64_t from, uint64_t to)
 {
     if (self.n_pages == self.room_pages) {
@@ -560,6 +571,8 @@ static void SANITIZERAPI on_callback(void *unused, Sanitizer_CallbackDomain doma
         launch_begins(data);
     else if (domain == SANITIZER_CB_DOMAIN_LAUNCH && id == SANITIZER_CBID_LAUNCH_END)
         launch_ended(data);
+    else if (domain == SANITIZER_CB_DOMAIN_GRAPHS)
+        node_begins(data);
 }
 
 /* ---- start ---- */
@@ -628,7 +641,10 @@ static bool start(void)
     if (!works(api.sanitizerSubscribe(&subscriber, on_callback, NULL), "starting") ||
         !works(api.sanitizerEnableDomain(1, subscriber, SANITIZER_CB_DOMAIN_RESOURCE),
                "resources") ||
-        !works(api.sanitizerEnableDomain(1, subscriber, SANITIZER_CB_DOMAIN_LAUNCH), "launches"))
+        !works(api.sanitizerEnableDomain(1, subscriber, SANITIZER_CB_DOMAIN_LAUNCH), "launches") ||
+        !works(api.sanitizerEnableCallback(1, subscriber, SANITIZER_CB_DOMAIN_GRAPHS,
+                                           SANITIZER_CBID_GRAPHS_NODE_LAUNCH_BEGIN),
+               "launches of graphs"))
         return false;
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
         works(api.sanitizerEnableCallback(1, subscriber, SANITIZER_CB_DOMAIN_DRIVER_API, calls[i]),

@@ -142,6 +142,19 @@ int main(int argc, char **argv)
         gm_unused<<<64, 128>>>(a, b, hidden, 1 << 20);
         CHECK(cudaDeviceSynchronize());
     }
+    /* Some launches from a graph, captured and played again: nobody records them. */
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t played;
+    CHECK(cudaStreamCreate(&stream));
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < 4; i++)
+        gm_add<<<4000, 256, 0, stream>>>(a, b, c, 1000000);
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    CHECK(cudaGraphInstantiate(&played, graph, 0));
+    for (int i = 0; i < 8; i++)
+        CHECK(cudaGraphLaunch(played, stream));
+    CHECK(cudaDeviceSynchronize());
     CHECK(cudaMemcpy(host.data(), c, 4000000, cudaMemcpyDeviceToHost));
     for (size_t i = 0; i < 1000000; i++)
         if (host[i] != 2 * float(i % 1000)) {
