@@ -98,6 +98,7 @@ static int reach(const char *path, struct mux_question *ask, int *code)
     } else {
         explain(ask, "gpumuxd is not running (%s): %s", tried, advice(path));
         *code = MUX_DOWN;
+        ask->is_away = true;
     }
     return -1;
 }
@@ -137,6 +138,7 @@ static bool take(const struct gm_wire_message *message, const int *fds, struct m
     if (message->type == GM_MSG_REFUSED) {
         const struct gm_msg_refused *body = message->body;
         explain(ask, "gpumuxd refused: %s", body->text);
+        ask->is_away = body->reason == GM_REFUSE_STOPPING;
         return false;
     }
     if (message->type != ask->answer || message->n_fds != (ask->is_document ? 1 : 0)) {
@@ -168,6 +170,7 @@ static bool receive(int fd, struct mux_question *ask)
     if (length <= 0) {
         explain(ask, "gpumuxd closed the connection%s%s", length ? ": " : "",
                 length ? strerror((int)-length) : "");
+        ask->is_away = true;
         return false;
     }
     enum gm_wire_fault fault =
@@ -212,6 +215,17 @@ int mux_try(const char *path, struct mux_question *ask)
     return is_answered ? MUX_OK : MUX_FAILED;
 }
 
+bool mux_is_awaited(const struct mux_question *ask, int code, bool *is_told)
+{
+    const bool is_away = code != MUX_OK && ask->is_away;
+    if (is_away && !*is_told)
+        mux_complain("gpumuxd has ended: waiting for the next one");
+    if (code == MUX_OK && *is_told)
+        mux_complain("gpumuxd is back");
+    *is_told = is_away;
+    return is_away;
+}
+
 int mux_ask(const char *path, struct mux_question *ask)
 {
     int code = mux_try(path, ask);
@@ -249,21 +263,30 @@ int mux_demand(const struct mux_options *options, enum gm_msg_type question, con
     return MUX_FAILED;
 }
 
-int mux_get_status(const struct mux_options *options, cJSON **status)
+int mux_try_status(const struct mux_options *options, struct mux_question *ask, cJSON **status)
 {
     const struct gm_msg_status body = {0};
-    struct mux_question ask = {
+    *ask = (struct mux_question){
         .question = GM_MSG_STATUS, .body = &body, .answer = GM_MSG_STATUS_IS, .is_document = true};
-    const int code = mux_ask(options->socket, &ask);
+    const int code = mux_try(options->socket, ask);
     if (code)
         return code;
-    *status = cJSON_Parse(ask.text);
-    free(ask.text);
+    *status = cJSON_Parse(ask->text);
+    free(ask->text);
     if (cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(*status, "schema")))
         return MUX_OK;
     cJSON_Delete(*status);
-    mux_complain("gpumuxd's status is not a status document");
+    explain(ask, "gpumuxd's status is not a status document");
     return MUX_FAILED;
+}
+
+int mux_get_status(const struct mux_options *options, cJSON **status)
+{
+    struct mux_question ask;
+    const int code = mux_try_status(options, &ask, status);
+    if (code)
+        mux_complain("%s", ask.why);
+    return code;
 }
 
 int mux_print_json(cJSON *json, const char *what)

@@ -80,6 +80,7 @@ struct mux_question {
     void *result; /* if not, the body of the answer goes here */
     size_t result_size;
     char why[1536]; /* why there is no answer */
+    bool is_away;   /* ... there is no daemon, or it ended before it answered */
 };
 
 /* Ask the daemon at `socket`; NULL: at the first place of gm_sock_path that answers. Not MUX_OK:
@@ -88,6 +89,10 @@ int mux_try(const char *socket, struct mux_question *ask);
 
 /* The same, with the reason on standard error. */
 int mux_ask(const char *socket, struct mux_question *ask);
+
+/* Of a daemon that has answered before, and is asked again and again: whether to wait until there
+ * is one again. Says so when it goes and when it is back; `is_told` is this function's. */
+bool mux_is_awaited(const struct mux_question *ask, int code, bool *is_told);
 
 /* How a verb begins: ask, and take the answer, an object of the message's size. Returns MUX_OK, or
  * the exit code after one line. */
@@ -98,6 +103,8 @@ int mux_demand(const struct mux_options *options, enum gm_msg_type question, con
                enum gm_msg_type answer, void *result, size_t result_size);
 /* The status document, which the caller deletes. */
 int mux_get_status(const struct mux_options *options, cJSON **status);
+/* The same without a word of what goes wrong: that is in *ask. */
+int mux_try_status(const struct mux_options *options, struct mux_question *ask, cJSON **status);
 /* Print JSON as one line, and delete it. */
 int mux_print_json(cJSON *json, const char *what);
 

@@ -43,8 +43,17 @@ static void print_gap(uint64_t lost, double kept, bool is_json)
 struct place {
     uint64_t seq;
     double pid, started;
-    bool is_known;
+    bool is_known, is_told; /* ... that it has ended */
 };
+
+/* The daemon before has ended, and with it its numbers: entries count anew. */
+static void print_restart(double pid, bool is_json)
+{
+    if (is_json)
+        printf("{\"kind\":\"restart\",\"pid\":%.0f}\n", pid);
+    else
+        printf("... gpumuxd was restarted (pid %.0f)\n", pid);
+}
 
 /* Print the last `count` entries of an answer. */
 static void print_entries(const cJSON *log, uint32_t count, bool is_json, struct place *place)
@@ -65,14 +74,19 @@ static void print_entries(const cJSON *log, uint32_t count, bool is_json, struct
     }
 }
 
+/* Once: MUX_OK also if the daemon that was followed is away. */
 static int look(const struct mux_options *options, uint32_t count, struct place *place)
 {
     const struct gm_msg_log body = {.since = place->seq};
     struct mux_question ask = {
         .question = GM_MSG_LOG, .body = &body, .answer = GM_MSG_LOG_IS, .is_document = true};
-    int code = mux_ask(options->socket, &ask);
-    if (code)
-        return place->is_known ? MUX_DOWN : code; /* it has ended since the last answer */
+    const int code = mux_try(options->socket, &ask);
+    if (place->is_known && mux_is_awaited(&ask, code, &place->is_told))
+        return MUX_OK;
+    if (code) {
+        mux_complain("%s", ask.why);
+        return code;
+    }
     cJSON *log = cJSON_Parse(ask.text);
     free(ask.text);
     if (!cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(log, "schema"))) {
@@ -82,17 +96,17 @@ static int look(const struct mux_options *options, uint32_t count, struct place 
     }
     bool is_other = place->is_known && (mux_number(log, "pid") != place->pid ||
                                         mux_number(log, "started_s") != place->started);
-    if (is_other) {
-        mux_complain("gpumuxd was restarted: the log that was followed has ended");
-        code = MUX_DOWN;
+    place->is_known = true;
+    place->pid = mux_number(log, "pid");
+    place->started = mux_number(log, "started_s");
+    if (is_other) { /* it was asked for what follows an entry of the one before */
+        place->seq = 0;
+        print_restart(place->pid, options->is_json);
     } else {
-        place->is_known = true;
-        place->pid = mux_number(log, "pid");
-        place->started = mux_number(log, "started_s");
         print_entries(log, count, options->is_json, place);
     }
     cJSON_Delete(log);
-    return mux_written("the log") ? MUX_FAILED : code;
+    return mux_written("the log") ? MUX_FAILED : MUX_OK;
 }
 
 static void on_interrupt(int signal)

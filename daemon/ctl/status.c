@@ -22,11 +22,19 @@ int mux_status(const struct mux_options *options)
     struct timespec pause = {.tv_sec = (time_t)(options->watch_ns / GM_S),
                              .tv_nsec = (long)(options->watch_ns % GM_S)};
 
+    bool is_told = false;
     for (bool is_first = true;; is_first = false) {
+        struct mux_question ask;
         cJSON *status;
-        int code = mux_get_status(options, &status);
-        if (code)
+        int code = mux_try_status(options, &ask, &status);
+        while (!is_first && mux_is_awaited(&ask, code, &is_told)) {
+            nanosleep(&pause, NULL);
+            code = mux_try_status(options, &ask, &status);
+        }
+        if (code) {
+            mux_complain("%s", ask.why);
             return code;
+        }
         if (is_screen)
             fputs("\033[H\033[2J", stdout);
         else if (!is_first && !options->is_json)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # mux-ctl log: who got the GPU, why, in whose place; changes of levels and settings. --follow goes on, says what it
-# missed, and ends when it is told to or when the daemon goes.
+# missed, and goes on with the next daemon.
 . "$(dirname "$0")/lib.sh"
 
 # seqs FILE: the numbers of the entries in it.
@@ -111,13 +111,40 @@ expect_pass quiet
 
 # --- the daemon goes ---
 
+spawn watch "$ctl" status --watch=50ms
+within "$patience" test -s "$dir/watch.out" || fail "--watch shows nothing"
 stop_daemon
-for i in follow away; do
-    await $i
-    [ "$code" = 3 ] || fail "$i ended with $code: $line"
-    [ "$(grep -c '^mux-ctl: ' "$dir/$i.out")" = 1 ] || fail "$i: not one line about the daemon that went"
+for i in follow away watch; do
+    within "$patience" holds "$dir/$i.out" '^mux-ctl: gpumuxd has ended: waiting for the next one$' ||
+        fail "$i does not say that the daemon ended: $(tail -n 3 "$dir/$i.out")"
 done
-say "$line"
 "$ctl" log > "$dir/said" 2>&1
 code=$?
 [ "$code" = 3 ] && grep -q '^mux-ctl: gpumuxd is not running' "$dir/said" || fail "log without a daemon: $code $(cat "$dir/said")"
+
+# --- and comes back ---
+
+start_daemon
+rm -f "$dir/go"
+app next linked --bytes 20M --iterations 2 --seed 4 --go "$dir/go"
+await_ready next
+"$ctl" set "$(pid_of next)" weight=2 > /dev/null || fail "set failed"
+pid=$(pid_of daemon)
+for i in follow away watch; do
+    within "$patience" holds "$dir/$i.out" '^mux-ctl: gpumuxd is back$' || fail "$i does not go on"
+    [ "$(grep -c '^mux-ctl: ' "$dir/$i.out")" = 2 ] || fail "$i says more than two things: $(grep '^mux-ctl: ' "$dir/$i.out")"
+done
+within "$patience" holds "$dir/follow.out" "^{\"kind\":\"restart\",\"pid\":$pid}$" || fail "the restart is not told"
+within "$patience" holds "$dir/away.out" "^\.\.\. gpumuxd was restarted (pid $pid)$" || fail "the restart is not told"
+# what the new one decides follows it, from its first entry on
+follows() {
+    sed -n '/restarted/,$p' "$dir/away.out" | grep -q "  set     app . (pid $(pid_of next), "
+}
+within "$patience" follows || fail "nothing follows the restart: $(tail -n 3 "$dir/away.out")"
+for i in follow away watch; do
+    kill -TERM "$(pid_of $i)"
+    await $i
+done
+touch "$dir/go"
+expect_pass next
+stop_daemon
