@@ -2,23 +2,19 @@
 #include "daemon/service/mps.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/openat2.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/log.h"
+#include "daemon/service/mps_folders.h"
+#include "daemon/service/mps_tool.h"
 #include "daemon/service/users.h"
 
 #define GM_MPS_LOOKS 2u /* at the server, after one of its programs has ended */
@@ -52,8 +48,7 @@ enum errand { ERRAND_NONE, ERRAND_LIST, ERRAND_START, ERRAND_STATUS, ERRAND_QUIT
 struct server {
     struct gm_mps *all;
     enum gm_mps_state state;
-    uid_t uid;
-    gid_t gid;
+    struct gm_mps_user user;
     bool is_wanted;       /* ENDING: to start again after it */
     bool is_started;      /* a server was asked for */
     bool is_initializing; /* it has a server, which takes no clients yet */
@@ -65,17 +60,13 @@ struct server {
     uint64_t until;       /* STARTING, OLD, ENDING, and the end of UNUSABLE */
     uint64_t answered;    /* STARTING: when the control daemon answered first. 0: it did not */
     uint64_t retry_ns;
-    char pipe[GM_PIPE_MAX], log[GM_PIPE_MAX];
     char why[256];
 
     uv_timer_t timer;
     uv_process_t control;
     bool has_control;
-    uv_process_t tool;
-    bool has_tool, is_tool_over;
+    struct gm_mps_tool tool;
     enum errand errand;
-    int tool_out;
-    uint64_t tool_until;
 
     uint32_t n;
     struct member member[GM_MPS_MEMBERS];
@@ -109,8 +100,8 @@ static void say(struct server *server, enum gm_log_level level, const char *form
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    snprintf(kind, sizeof kind, "mps of %u: %.12s", server->uid, text);
-    gm_log_like(level, kind, "MPS of %s: %s", gm_users_name(server->uid, user), text);
+    snprintf(kind, sizeof kind, "mps of %u: %.12s", server->user.uid, text);
+    gm_log_like(level, kind, "MPS of %s: %s", gm_users_name(server->user.uid, user), text);
 }
 
 static void look_in(struct server *server, uint64_t ns)
@@ -121,7 +112,7 @@ static void look_in(struct server *server, uint64_t ns)
 static void settle(struct server *server)
 {
     if (server->all->settled && !server->all->is_closing)
-        server->all->settled(server->all->arg, server->uid);
+        server->all->settled(server->all->arg, server->user.uid);
 }
 
 /* Whether a process is of that user and in that session. */
@@ -138,7 +129,7 @@ static bool is_in_session(pid_t pid, uid_t uid, pid_t session)
 static bool has_group(const struct server *server)
 {
     return server->group > 1 &&
-           (server->has_control || is_in_session(server->listed, server->uid, server->group));
+           (server->has_control || is_in_session(server->listed, server->user.uid, server->group));
 }
 
 static void end_group(const struct server *server, int number)
@@ -163,213 +154,13 @@ static void give_up(struct server *server, const char *why)
     settle(server);
 }
 
-/* ---- folders ---- */
-
-/* Open what is below `parent`. It follows no link and enters no other file system: the user made
- * what is there, and what it leads to may not answer. */
-static int open_below(int parent, const char *name, uint64_t flags)
-{
-    const struct open_how how = {.flags = flags | O_NOFOLLOW | O_CLOEXEC,
-                                 .resolve =
-                                     RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV | RESOLVE_BENEATH};
-    return (int)syscall(SYS_openat2, parent, name, &how, sizeof how);
-}
-
-/* The folder `name` in `parent`, of that user. Returns its descriptor or -errno. */
-static int open_folder(int parent, const char *name, uid_t uid, gid_t gid, mode_t mode)
-{
-    struct stat found;
-    const bool is_made = mkdirat(parent, name, 0700) == 0;
-    if (!is_made && errno != EEXIST)
-        return -errno;
-    int fd = parent == AT_FDCWD ? open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-                                : open_below(parent, name, O_RDONLY | O_DIRECTORY);
-    if (fd < 0)
-        return -errno;
-    int error = fstat(fd, &found) ? -errno : 0;
-    if (error == 0 && !is_made && (found.st_uid != uid || (found.st_mode & 022) != 0))
-        error = -EPERM;
-    if (error == 0 && found.st_uid != uid && fchown(fd, uid, gid) != 0)
-        error = -errno;
-    if (error == 0 && fchmod(fd, mode) != 0)
-        error = -errno;
-    if (error) {
-        close(fd);
-        return error;
-    }
-    return fd;
-}
-
-/* Returns 0 or -errno. */
-static int make_folders(struct server *server)
-{
-    char name[16];
-    snprintf(name, sizeof name, "%u", server->uid);
-    int base = open_folder(AT_FDCWD, server->all->base, geteuid(), getegid(), 0711);
-    if (base < 0)
-        return base;
-    int own = open_folder(base, name, geteuid(), getegid(), 0711);
-    close(base);
-    if (own < 0)
-        return own;
-    int pipe = open_folder(own, "pipe", server->uid, server->gid, 0700);
-    int log = pipe < 0 ? pipe : open_folder(own, "log", server->uid, server->gid, 0700);
-    close(own);
-    if (pipe >= 0)
-        close(pipe);
-    if (log >= 0)
-        close(log);
-    return log < 0 ? log : 0;
-}
-
-/* If they are empty. */
-static void remove_folders(const struct server *server)
-{
-    char name[16];
-    snprintf(name, sizeof name, "%u", server->uid);
-    const int base = open(server->all->base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    const int own = base < 0 ? -1 : open_below(base, name, O_PATH | O_DIRECTORY);
-    if (own >= 0) {
-        unlinkat(own, "pipe", AT_REMOVEDIR);
-        unlinkat(own, "log", AT_REMOVEDIR);
-        close(own);
-        unlinkat(base, name, AT_REMOVEDIR);
-    }
-    if (base >= 0)
-        close(base);
-}
-
-/* Whether a control daemon listens in `folder`, which is below `base`, and whose it is. A socket of
- * another type says "wrong type" if it lives, and "refused" if it does not. */
-static bool listens(const char *base, const char *folder, uid_t *owner)
-{
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    struct stat found;
-    char name[64];
-    bool is_there = false;
-    snprintf(name, sizeof name, "%s/control", folder);
-    const int parent = open(base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    const int file = parent < 0 ? -1 : open_below(parent, name, O_PATH);
-    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (file >= 0 && fd >= 0 && fstat(file, &found) == 0) {
-        *owner = found.st_uid;
-        snprintf(at.sun_path, sizeof at.sun_path, "/proc/self/fd/%d", file);
-        is_there = connect(fd, (const struct sockaddr *)&at, sizeof at) == 0 || errno == EPROTOTYPE;
-    }
-    if (fd >= 0)
-        close(fd);
-    if (file >= 0)
-        close(file);
-    if (parent >= 0)
-        close(parent);
-    return is_there;
-}
-
 /* Whether one of this user listens there. */
 static bool is_alive(const struct server *server)
 {
     char folder[32];
     uid_t owner;
-    snprintf(folder, sizeof folder, "%u/pipe", server->uid);
-    return listens(server->all->base, folder, &owner);
-}
-
-/* ---- processes ---- */
-
-/* Tools of util-linux, by which root's daemon starts programs as a user. */
-static const char *helpers[] = {"/usr/bin/choom", "/usr/bin/prlimit", "/usr/bin/setpriv"};
-
-/* The first that is not there. NULL: all are. */
-static const char *missing_helper(void)
-{
-    for (size_t i = 0; i < sizeof helpers / sizeof helpers[0]; i++)
-        if (access(helpers[i], X_OK) != 0)
-            return helpers[i];
-    return NULL;
-}
-
-/* No more than `most`, and no more than the daemon may have: not every root may raise a limit. */
-static unsigned long long limit(int resource, rlim_t most)
-{
-    struct rlimit own = {.rlim_max = most};
-    getrlimit(resource, &own);
-    return own.rlim_max < most ? own.rlim_max : most;
-}
-
-/* The daemon's, or 0 if that protects it. */
-static int oom_score(void)
-{
-    char text[16] = "";
-    const int fd = open("/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    const ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    return n > 0 && atoi(text) > 0 ? atoi(text) : 0;
-}
-
-/* As the user, in a session of its own, with nothing of the daemon's environment but where programs
- * and libraries are.
- *
- * Root's daemon does not have uv_spawn change the user. uv_spawn waits until its child has executed
- * a file, and the user may stop a process of theirs before it does. So the child is root's until
- * then, and the helpers change the user. They also take back what the service has and users have
- * not: its limits and its protection from lack of memory. Returns 0 or -errno. */
-static int spawn(struct server *server, uv_process_t *process, uv_exit_cb on_exit,
-                 const char *const *program, int in, int out)
-{
-    char path[PATH_MAX], libraries[PATH_MAX], pipe[GM_PIPE_MAX + 32], log[GM_PIPE_MAX + 32];
-    char score[16], locked[64], files[64], uid[16], gid[16], user[GM_USERS_NAME];
-    const char *own_path = getenv("PATH"), *own_libraries = getenv("LD_LIBRARY_PATH");
-    snprintf(path, sizeof path, "PATH=%s", own_path ? own_path : "/usr/local/bin:/usr/bin:/bin");
-    snprintf(libraries, sizeof libraries, "LD_LIBRARY_PATH=%s", own_libraries ? own_libraries : "");
-    snprintf(pipe, sizeof pipe, "CUDA_MPS_PIPE_DIRECTORY=%s", server->pipe);
-    snprintf(log, sizeof log, "CUDA_MPS_LOG_DIRECTORY=%s", server->log);
-    char *env[] = {path, pipe, log, own_libraries ? libraries : NULL, NULL};
-    snprintf(score, sizeof score, "%d", oom_score());
-    const unsigned long long lock = limit(RLIMIT_MEMLOCK, GM_MPS_LOCKED),
-                             most = limit(RLIMIT_NOFILE, GM_MPS_FILES_MOST);
-    snprintf(locked, sizeof locked, "--memlock=%llu:%llu", lock, lock);
-    snprintf(files, sizeof files, "--nofile=%llu:%llu", limit(RLIMIT_NOFILE, GM_MPS_FILES), most);
-    snprintf(uid, sizeof uid, "%u", server->uid);
-    snprintf(gid, sizeof gid, "%u", server->gid);
-    /* A user without a name has no groups. */
-    const bool is_named = strcmp(gm_users_name(server->uid, user), uid) != 0;
-    const char *args[24] = {helpers[0],
-                            "-n",
-                            score,
-                            "--",
-                            helpers[1],
-                            locked,
-                            files,
-                            "--",
-                            helpers[2],
-                            "--reuid",
-                            uid,
-                            "--regid",
-                            gid,
-                            is_named ? "--init-groups" : "--clear-groups",
-                            "--inh-caps=-all",
-                            "--"};
-    const size_t n_helping = 16, n_args = sizeof args / sizeof args[0];
-    for (size_t i = 0; program[i] && n_helping + i + 1 < n_args; i++)
-        args[n_helping + i] = program[i];
-    const char *const *const used = geteuid() == 0 ? args : args + n_helping;
-    uv_stdio_container_t stdio[3] = {
-        {.flags = UV_IGNORE}, {.flags = UV_IGNORE}, {.flags = UV_IGNORE}};
-    if (in >= 0)
-        stdio[0] = (uv_stdio_container_t){.flags = UV_INHERIT_FD, .data.fd = in};
-    if (out >= 0)
-        stdio[1] = (uv_stdio_container_t){.flags = UV_INHERIT_FD, .data.fd = out};
-    uv_process_options_t options = {.exit_cb = on_exit,
-                                    .file = used[0],
-                                    .args = (char **)used,
-                                    .env = env,
-                                    .cwd = "/",
-                                    .flags = UV_PROCESS_DETACHED,
-                                    .stdio_count = 3,
-                                    .stdio = stdio};
-    return uv_spawn(server->all->loop, process, &options);
+    snprintf(folder, sizeof folder, "%u/pipe", server->user.uid);
+    return gm_mps_listens(server->all->base, folder, &owner);
 }
 
 /* ---- the tool ---- */
@@ -398,7 +189,7 @@ static void name_others(struct server *server)
 {
     char user[GM_USERS_NAME];
     uid_t owner;
-    if (listens(GM_MPS_DEFAULT_BASE, GM_MPS_DEFAULT, &owner) && owner != server->uid)
+    if (gm_mps_listens(GM_MPS_DEFAULT_BASE, GM_MPS_DEFAULT, &owner) && owner != server->user.uid)
         say(server, GM_LOG_INFO,
             "that of %s in " GM_MPS_DEFAULT_BASE "/" GM_MPS_DEFAULT " is left alone",
             gm_users_name(owner, user));
@@ -409,7 +200,7 @@ static void become_ready(struct server *server)
     server->state = GM_MPS_READY;
     server->retry_ns = 0;
     server->why[0] = '\0';
-    say(server, GM_LOG_INFO, "ready in %s: " COST, server->pipe);
+    say(server, GM_LOG_INFO, "ready in %s: " COST, server->user.pipe);
     name_others(server);
     settle(server);
     look_in(server, linger(server));
@@ -450,11 +241,9 @@ static void looked(struct server *server, bool is_ok, const char *text)
     }
 }
 
-static void read_tool(struct server *server, bool is_ok)
+static void on_said(void *arg, bool is_ok, const char *text)
 {
-    char text[GM_MPS_OUTPUT];
-    const ssize_t n = read(server->tool_out, text, sizeof text - 1);
-    text[n > 0 ? n : 0] = '\0';
+    struct server *server = arg;
     if (server->state == GM_MPS_STARTING && server->errand != ERRAND_QUIT)
         started(server, is_ok, text);
     else if (server->errand == ERRAND_LIST && is_ok)
@@ -463,45 +252,24 @@ static void read_tool(struct server *server, bool is_ok)
         looked(server, is_ok, text);
 }
 
-static void on_tool_closed(uv_handle_t *handle)
+static void on_tool_closed(void *arg)
 {
-    struct server *server = handle->data;
-    server->has_tool = false;
+    struct server *server = arg;
     if (server->errand == ERRAND_LIST && server->state == GM_MPS_READY && server->listed != 0)
         run_tool(server, ERRAND_STATUS);
 }
 
-static void close_tool(struct server *server)
-{
-    if (server->is_tool_over)
-        return;
-    server->is_tool_over = true;
-    close(server->tool_out);
-    uv_close((uv_handle_t *)&server->tool, on_tool_closed);
-}
-
-static void on_tool_exit(uv_process_t *process, int64_t status, int number)
-{
-    struct server *server = process->data;
-    if (!server->is_tool_over)
-        read_tool(server, status == 0 && number == 0);
-    close_tool(server);
-}
-
-/* What it is told to do is in a file, what it says goes into a pipe, which is read when it has
- * ended: one that says too much waits there for its end. */
 static void run_tool(struct server *server, enum errand errand)
 {
     char command[64];
-    int out[2];
     const char *const tool[] = {GM_MPS_TOOL, NULL};
-    const char *const clear[] = {"rm", "-rf", "--", server->pipe, server->log, NULL};
-    if (server->has_tool)
+    const char *const clear[] = {"rm", "-rf", "--", server->user.pipe, server->user.log, NULL};
+    if (server->tool.is_there)
         return;
     server->errand = errand;
     switch (errand) {
     case ERRAND_START:
-        snprintf(command, sizeof command, "start_server -uid %u\n", server->uid);
+        snprintf(command, sizeof command, "start_server -uid %u\n", server->user.uid);
         break;
     case ERRAND_STATUS:
         snprintf(command, sizeof command, "get_server_status %d\n", (int)server->listed);
@@ -514,32 +282,8 @@ static void run_tool(struct server *server, enum errand errand)
     default:
         snprintf(command, sizeof command, "get_server_list\n");
     }
-    const int in = memfd_create("gpumux-mps", MFD_CLOEXEC);
-    if (in < 0)
-        return;
-    if (write(in, command, strlen(command)) != (ssize_t)strlen(command) ||
-        lseek(in, 0, SEEK_SET) != 0 || pipe2(out, O_CLOEXEC) != 0)
-        goto no_pipe;
-    fcntl(out[0], F_SETFL, O_NONBLOCK);
-    server->has_tool = true;
-    server->is_tool_over = false;
-    server->tool_out = out[0];
-    server->tool_until = gm_now() + GM_MPS_TOOL_NS;
-    server->tool.data = server;
-    if (spawn(server, &server->tool, on_tool_exit, errand == ERRAND_CLEAR ? clear : tool, in,
-              out[1]) != 0)
-        close_tool(server);
-    close(out[1]);
-no_pipe:
-    close(in);
-}
-
-/* The tool has a limit, too. */
-static void watch_tool(struct server *server)
-{
-    if (server->has_tool && !server->is_tool_over && !server->is_left &&
-        gm_now() >= server->tool_until)
-        uv_process_kill(&server->tool, SIGKILL);
+    gm_mps_tool_run(&server->tool, &server->user, errand == ERRAND_CLEAR ? clear : tool, command,
+                    GM_MPS_TOOL_NS);
 }
 
 /* ---- the control daemon ---- */
@@ -551,7 +295,7 @@ static void become_off(struct server *server)
     server->is_wanted = false;
     server->listed = 0;
     if (!server->is_left)
-        remove_folders(server);
+        gm_mps_folders_remove(server->all->base, server->user.uid);
     if (is_wanted)
         begin(server);
     else
@@ -579,7 +323,7 @@ static void on_control_exit(uv_process_t *process, int64_t status, int number)
              was_ready ? GM_MPS_TOOL " ended (code %d, signal %d) while %u programs shared"
                        : GM_MPS_TOOL
                  " ended as it started (code %d, signal %d); %u programs. See %s",
-             (int)status, number, server->n, server->log);
+             (int)status, number, server->n, server->user.log);
     if (!was_ready && status == NO_FILE)
         snprintf(why, sizeof why, NOT_INSTALLED);
     uv_close((uv_handle_t *)process, on_control_closed);
@@ -598,7 +342,8 @@ static void spawn_control(struct server *server)
     server->listed = 0;
     server->control.data = server;
     server->has_control = true;
-    const int error = spawn(server, &server->control, on_control_exit, control, -1, -1);
+    const int error =
+        gm_mps_spawn(&server->user, &server->control, on_control_exit, control, -1, -1);
     if (error == 0) {
         server->group = server->control.pid;
         look_in(server, GM_MPS_LOOK_NS);
@@ -618,24 +363,25 @@ static void begin(struct server *server)
 {
     struct gm_mps *all = server->all;
     char why[sizeof server->why];
-    const int n = snprintf(server->pipe, sizeof server->pipe, "%s/%u/pipe", all->base, server->uid);
-    snprintf(server->log, sizeof server->log, "%.*s/%u/log", GM_PIPE_MAX - 20, all->base,
-             server->uid);
-    if (n >= (int)sizeof server->pipe) {
+    const int n = snprintf(server->user.pipe, sizeof server->user.pipe, "%s/%u/pipe", all->base,
+                           server->user.uid);
+    snprintf(server->user.log, sizeof server->user.log, "%.*s/%u/log", GM_PIPE_MAX - 20, all->base,
+             server->user.uid);
+    if (n >= (int)sizeof server->user.pipe) {
         give_up(server, "the path of the daemon's socket is too long for it");
         return;
     }
-    if (server->uid != geteuid() && geteuid() != 0) {
+    if (server->user.uid != geteuid() && geteuid() != 0) {
         give_up(server, "only root's daemon can start it for other users");
         return;
     }
-    if (geteuid() == 0 && missing_helper()) {
+    if (geteuid() == 0 && gm_mps_missing_helper()) {
         snprintf(why, sizeof why, "%s of util-linux is missing: it cannot be started as its user",
-                 missing_helper());
+                 gm_mps_missing_helper());
         give_up(server, why);
         return;
     }
-    const int error = make_folders(server);
+    const int error = gm_mps_folders_make(all->base, server->user.uid, server->user.gid);
     if (error) {
         snprintf(why, sizeof why,
                  "its folders below %.120s cannot be made, or somebody changed them: %s", all->base,
@@ -677,11 +423,11 @@ static void tick_starting(struct server *server)
         snprintf(why, sizeof why, "%s within %llu s. See %s",
                  server->answered ? "its server does not start" : GM_MPS_TOOL " does not answer",
                  (unsigned long long)((server->is_slow ? GM_MPS_SLOW_NS : GM_MPS_START_NS) / GM_S),
-                 server->log);
+                 server->user.log);
         give_up(server, why);
         return;
     }
-    if (!server->has_tool) {
+    if (!server->tool.is_there) {
         const bool is_due = server->answered != 0 && !server->is_started;
         server->is_started = server->is_started || is_due;
         run_tool(server, is_due ? ERRAND_START : server->listed != 0 ? ERRAND_STATUS : ERRAND_LIST);
@@ -711,7 +457,7 @@ static void tick_ready(struct server *server)
     if (server->looks > 0 || server->state == GM_MPS_FAULT)
         run_tool(server, server->listed == 0 ? ERRAND_LIST : ERRAND_STATUS);
     server->looks -= server->looks > 0;
-    if (server->looks > 0 || server->state == GM_MPS_FAULT || server->has_tool)
+    if (server->looks > 0 || server->state == GM_MPS_FAULT || server->tool.is_there)
         look_in(server, GM_MPS_FAULT_NS);
 }
 
@@ -720,12 +466,12 @@ static void tick_ending(struct server *server)
     const uint64_t now = gm_now();
     if (!server->has_control) {
         const bool is_cleared = server->is_left || server->errand == ERRAND_CLEAR;
-        if (is_cleared && !server->has_tool) {
+        if (is_cleared && !server->tool.is_there) {
             become_off(server);
             return;
         }
         if (server->is_left && now >= server->until)
-            close_tool(server);
+            gm_mps_tool_close(&server->tool);
         run_tool(server, ERRAND_CLEAR);
         look_in(server, GM_MPS_LOOK_NS);
         return;
@@ -734,8 +480,8 @@ static void tick_ending(struct server *server)
         run_tool(server, ERRAND_QUIT);
     if (server->is_left && now >= server->until) {
         /* It ends when its programs have, and so does the tool. */
-        if (server->has_tool)
-            close_tool(server);
+        if (server->tool.is_there)
+            gm_mps_tool_close(&server->tool);
         if (!uv_is_closing((uv_handle_t *)&server->control))
             uv_close((uv_handle_t *)&server->control, on_control_closed);
         return;
@@ -751,7 +497,7 @@ static void close_server(struct server *server)
     for (uint32_t i = 0; i < GM_MPS_MEMBERS; i++)
         if (server->member[i].is_used)
             return;
-    if (!server->has_control && !server->has_tool &&
+    if (!server->has_control && !server->tool.is_there &&
         !uv_is_closing((const uv_handle_t *)&server->timer))
         uv_close((uv_handle_t *)&server->timer, NULL);
     else
@@ -761,7 +507,8 @@ static void close_server(struct server *server)
 static void tick(uv_timer_t *timer)
 {
     struct server *server = timer->data;
-    watch_tool(server);
+    if (!server->is_left)
+        gm_mps_tool_watch(&server->tool);
     switch (server->state) {
     case GM_MPS_STARTING:
         tick_starting(server);
@@ -778,7 +525,7 @@ static void tick(uv_timer_t *timer)
         break;
     case GM_MPS_UNUSABLE:
         end_group(server, SIGKILL);
-        if (server->has_control || server->has_tool)
+        if (server->has_control || server->tool.is_there)
             look_in(server, GM_S);
         break;
     case GM_MPS_OFF:
@@ -859,16 +606,16 @@ static struct server *find(struct gm_mps *mps, uid_t uid)
     const uint64_t now = gm_now();
     for (uint32_t i = 0; i < GM_MPS_USERS; i++) {
         struct server *server = &mps->server[i];
-        if (server->uid == uid && server->group != -1)
+        if (server->user.uid == uid && server->group != -1)
             return server;
         const bool is_over = server->state == GM_MPS_OFF ||
                              (server->state == GM_MPS_UNUSABLE && now >= server->until);
-        if (!found && is_over && server->n == 0 && !server->has_control && !server->has_tool)
+        if (!found && is_over && server->n == 0 && !server->has_control && !server->tool.is_there)
             found = server;
     }
     if (found) {
         found->state = GM_MPS_OFF;
-        found->uid = uid;
+        found->user.uid = uid;
         found->group = 0;
         found->retry_ns = 0;
         found->why[0] = '\0';
@@ -887,10 +634,10 @@ enum gm_mps_answer gm_mps_join(struct gm_mps *mps, pid_t pid, uid_t uid, gid_t g
         snprintf(text, size, "without MPS: it serves %u users already", GM_MPS_USERS);
         return GM_MPS_ALONE;
     }
-    server->gid = gid;
+    server->user.gid = gid;
     if (server->state == GM_MPS_OFF ||
         (server->state == GM_MPS_UNUSABLE && gm_now() >= server->until && !server->has_control &&
-         !server->has_tool && server->n == 0))
+         !server->tool.is_there && server->n == 0))
         begin(server);
     switch (server->state) {
     case GM_MPS_READY:
@@ -901,7 +648,7 @@ enum gm_mps_answer gm_mps_join(struct gm_mps *mps, pid_t pid, uid_t uid, gid_t g
                      server->n);
             return GM_MPS_ALONE;
         }
-        snprintf(pipe, GM_PIPE_MAX, "%s", server->pipe);
+        snprintf(pipe, GM_PIPE_MAX, "%s", server->user.pipe);
         snprintf(text, size, "it shares the multiprocessors by MPS: " COST);
         return GM_MPS_JOINED;
     case GM_MPS_ENDING:
@@ -927,11 +674,11 @@ bool gm_mps_view(const struct gm_mps *mps, uint32_t i, struct gm_mps_view *view)
         if (server->state == GM_MPS_OFF || i-- > 0)
             continue;
         *view = (struct gm_mps_view){
-            .uid = server->uid, .state = server->state, .word = words[server->state]};
+            .uid = server->user.uid, .state = server->state, .word = words[server->state]};
         for (uint32_t k = 0; k < GM_MPS_MEMBERS; k++)
             if (server->member[k].is_there)
                 view->pid[view->n++] = server->member[k].pid;
-        snprintf(view->pipe, sizeof view->pipe, "%s", server->pipe);
+        snprintf(view->pipe, sizeof view->pipe, "%s", server->user.pipe);
         snprintf(view->why, sizeof view->why, "%s", server->why);
         return true;
     }
@@ -953,6 +700,10 @@ struct gm_mps *gm_mps_open(uv_loop_t *loop, const char *socket)
         server->group = -1; /* nobody's */
         uv_timer_init(loop, &server->timer);
         server->timer.data = server;
+        server->user.loop = loop;
+        server->tool.arg = server;
+        server->tool.said = on_said;
+        server->tool.closed = on_tool_closed;
     }
     return mps;
 }

@@ -17,12 +17,12 @@
  * by programs. Where MPS cannot be used, programs run without it. It is tried again after a time
  * that doubles.
  *
- * Nothing that the control daemon or its tool does is waited for without a limit, and what it
- * writes is read to GM_MPS_OUTPUT bytes. The user owns the two folders, and nothing above them.
- * The folders go when it has ended: the user's rm empties them, as the user may put anything there.
+ * Nothing that the control daemon or its tool does is waited for without a limit (mps_tool.h). The
+ * user owns the two folders, and nothing above them. The folders go when it has ended: the user's
+ * rm empties them, as the user may put anything there.
  *
- * Owns struct gm_mps, those folders and processes. Called by session.c, main, and by control.c
- * for the status. Calls common/. Loop thread only.
+ * Owns struct gm_mps, those folders (mps_folders.h) and processes. Called by session_starts.c,
+ * main, and by control.c for the status. Loop thread only.
  */
 #ifndef GM_DAEMON_SERVICE_MPS_H
 #define GM_DAEMON_SERVICE_MPS_H
@@ -56,11 +56,6 @@
 #endif
 #define GM_MPS_WAIT_NS                                                                             \
     (2 * GM_MPS_START_NS) /* as GM_MPS_START_NS; one that ends is waited for first */
-#define GM_MPS_OUTPUT 4096u
-/* Limits of what root's daemon starts as a user: what Linux and systemd give users. */
-#define GM_MPS_LOCKED (8u << 20)     /* bytes of locked memory */
-#define GM_MPS_FILES 1024u           /* open files */
-#define GM_MPS_FILES_MOST (1u << 19) /* that it may ask for */
 
 enum gm_mps_state {
     GM_MPS_OFF,
