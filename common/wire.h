@@ -17,7 +17,7 @@
 
 #include "common/visible.h"
 
-#define GM_WIRE_VERSION 14u
+#define GM_WIRE_VERSION 15u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 /* The most fds of a message. A program keeps as many numbers free (shim/link/files.h). */
 #define GM_WIRE_FDS 16
@@ -199,6 +199,8 @@ struct gm_msg_placed {
     char text[184];         /* why, for the program's log */
     char pipe[GM_PIPE_MAX]; /* of the MPS that it is to join; "": none */
     char sharing[152];      /* ... why, or why not; "": nobody asked for it */
+    uint32_t part;          /* of the multiprocessors there, at most, in thousandths; 0: all */
+    uint32_t reserved;
 };
 
 /* fds: the ctl page, then the stat area. Entries: the GPUs. The gate starts closed. */
@@ -439,7 +441,7 @@ _Static_assert(sizeof(struct gm_wire_header) == 16, "gm_wire_header");
 _Static_assert(sizeof(struct gm_msg_hello) == 152, "gm_msg_hello");
 _Static_assert(sizeof(struct gm_msg_place) == 96, "gm_msg_place");
 _Static_assert(sizeof(struct gm_token_entry) == 48, "gm_token_entry");
-_Static_assert(sizeof(struct gm_msg_placed) == 424, "gm_msg_placed");
+_Static_assert(sizeof(struct gm_msg_placed) == 432, "gm_msg_placed");
 _Static_assert(sizeof(struct gm_place_entry) == 24, "gm_place_entry");
 _Static_assert(sizeof(struct gm_msg_enter) == 16, "gm_msg_enter");
 _Static_assert(sizeof(struct gm_msg_entered) == 16, "gm_msg_entered");

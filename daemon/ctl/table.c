@@ -227,6 +227,7 @@ static void print_sharing(const cJSON *servers)
     cJSON_ArrayForEach(one, servers)
     {
         const cJSON *pids = cJSON_GetObjectItemCaseSensitive(one, "pids");
+        const cJSON *part = cJSON_GetObjectItemCaseSensitive(one, "percent");
         char user[64], state[16], why[256], text[4 * CELL + 512], line[512] = "";
         size_t at = 0;
         snprintf(user, sizeof user, "%.40s", mux_word(one, "user"));
@@ -236,11 +237,16 @@ static void print_sharing(const cJSON *servers)
         gm_text_clean(user, sizeof user);
         gm_text_clean(state, sizeof state);
         gm_text_clean(why, sizeof why);
+        part = part ? part->child : NULL;
         cJSON_ArrayForEach(pid, pids)
         {
-            if (at < sizeof line - 16)
+            const double percent = cJSON_IsNumber(part) ? part->valuedouble : 100;
+            part = part ? part->next : NULL;
+            if (at < sizeof line - 48)
                 at += (size_t)snprintf(line + at, sizeof line - at, "%s%.0f", at > 0 ? ", " : "",
                                        pid->valuedouble);
+            if (percent > 0 && percent < 100)
+                at += (size_t)snprintf(line + at, sizeof line - at, " (%.4g%%)", percent);
         }
         const int n = cJSON_GetArraySize(pids);
         snprintf(text, sizeof text, "MPS of %s is %s%s%s: %d program%s%s%s", user, state,

@@ -166,7 +166,11 @@ static bool add_sharing(const struct gm_control *control, cJSON *root)
         cJSON *pids = cJSON_AddArrayToObject(object, "pids");
         for (uint32_t k = 0; pids && k < view.n; k++)
             cJSON_AddItemToArray(pids, cJSON_CreateNumber(view.pid[k]));
-        if (!pids || !cJSON_AddNumberToObject(object, "uid", view.uid) ||
+        cJSON *parts = cJSON_AddArrayToObject(object, "percent");
+        for (uint32_t k = 0; parts && k < view.n; k++)
+            cJSON_AddItemToArray(parts,
+                                 cJSON_CreateNumber(view.part[k] ? view.part[k] / 10.0 : 100));
+        if (!pids || !parts || !cJSON_AddNumberToObject(object, "uid", view.uid) ||
             !cJSON_AddStringToObject(object, "user", gm_users_name(view.uid, user)) ||
             !cJSON_AddStringToObject(object, "state", view.word) ||
             !cJSON_AddStringToObject(object, "pipe", view.pipe) ||

@@ -37,6 +37,7 @@ struct member {
     struct server *server;
     uv_poll_t poll; /* readable when the process has ended */
     pid_t pid;
+    uint32_t part;
     int fd;
     bool is_used; /* until the handle is closed */
     bool is_there;
@@ -569,7 +570,7 @@ static void on_member_ends(uv_poll_t *poll, int status, int events)
     look_in(server, server->n > 0 ? GM_MPS_LOOK_NS : linger(server));
 }
 
-static bool add_member(struct server *server, pid_t pid)
+static bool add_member(struct server *server, pid_t pid, uint32_t part)
 {
     struct member *member = NULL;
     for (uint32_t i = 0; i < GM_MPS_MEMBERS; i++) {
@@ -590,6 +591,7 @@ static bool add_member(struct server *server, pid_t pid)
     *member = (struct member){.server = server,
                               .poll = member->poll,
                               .pid = pid,
+                              .part = part,
                               .fd = fd,
                               .is_used = true,
                               .is_there = true};
@@ -623,7 +625,7 @@ static struct server *find(struct gm_mps *mps, uid_t uid)
     return found;
 }
 
-enum gm_mps_answer gm_mps_join(struct gm_mps *mps, pid_t pid, uid_t uid, gid_t gid,
+enum gm_mps_answer gm_mps_join(struct gm_mps *mps, pid_t pid, uid_t uid, gid_t gid, uint32_t part,
                                char pipe[GM_PIPE_MAX], char *text, size_t size)
 {
     pipe[0] = '\0';
@@ -641,7 +643,7 @@ enum gm_mps_answer gm_mps_join(struct gm_mps *mps, pid_t pid, uid_t uid, gid_t g
         begin(server);
     switch (server->state) {
     case GM_MPS_READY:
-        if (!add_member(server, pid)) {
+        if (!add_member(server, pid, part)) {
             snprintf(text, size,
                      "without MPS: %u programs of this user share already, or no file "
                      "is left",
@@ -667,6 +669,17 @@ enum gm_mps_answer gm_mps_join(struct gm_mps *mps, pid_t pid, uid_t uid, gid_t g
     }
 }
 
+bool gm_mps_has_part(const struct gm_mps *mps, pid_t pid)
+{
+    for (uint32_t i = 0; mps && i < GM_MPS_USERS; i++)
+        for (uint32_t k = 0; k < GM_MPS_MEMBERS; k++) {
+            const struct member *member = &mps->server[i].member[k];
+            if (member->is_there && member->pid == pid)
+                return member->part != 0;
+        }
+    return false;
+}
+
 bool gm_mps_view(const struct gm_mps *mps, uint32_t i, struct gm_mps_view *view)
 {
     for (uint32_t at = 0; mps && at < GM_MPS_USERS; at++) {
@@ -676,8 +689,10 @@ bool gm_mps_view(const struct gm_mps *mps, uint32_t i, struct gm_mps_view *view)
         *view = (struct gm_mps_view){
             .uid = server->user.uid, .state = server->state, .word = words[server->state]};
         for (uint32_t k = 0; k < GM_MPS_MEMBERS; k++)
-            if (server->member[k].is_there)
+            if (server->member[k].is_there) {
+                view->part[view->n] = server->member[k].part;
                 view->pid[view->n++] = server->member[k].pid;
+            }
         snprintf(view->pipe, sizeof view->pipe, "%s", server->user.pipe);
         snprintf(view->why, sizeof view->why, "%s", server->why);
         return true;

@@ -82,10 +82,13 @@ struct gm_mps;
 struct gm_mps *gm_mps_open(uv_loop_t *loop, const char *socket);
 void gm_mps_listen(struct gm_mps *mps, gm_mps_settled *settled, void *arg);
 
-/* A program asks to share. JOINED: it counts until its process has ended. `mps` may be NULL:
- * alone. */
-enum gm_mps_answer gm_mps_join(struct gm_mps *mps, pid_t pid, uid_t uid, gid_t gid,
+/* A program asks to share, and is to have `part` of the multiprocessors, in thousandths; 0: all.
+ * JOINED: it counts until its process has ended. `mps` may be NULL: alone. */
+enum gm_mps_answer gm_mps_join(struct gm_mps *mps, pid_t pid, uid_t uid, gid_t gid, uint32_t part,
                                char pipe[GM_PIPE_MAX], char *text, size_t size);
+
+/* Whether it was given a part of the multiprocessors. */
+bool gm_mps_has_part(const struct gm_mps *mps, pid_t pid);
 
 /* For the status. */
 struct gm_mps_view {
@@ -94,6 +97,7 @@ struct gm_mps_view {
     const char *word; /* of the state */
     uint32_t n;       /* programs */
     pid_t pid[GM_MPS_MEMBERS];
+    uint32_t part[GM_MPS_MEMBERS]; /* thousandths; 0: all */
     char pipe[GM_PIPE_MAX];
     char why[256]; /* FAULT, UNUSABLE, and what happened last; "": nothing */
 };

@@ -120,10 +120,14 @@ bool gm_placing_read(struct gm_control *control, const struct gm_view *view,
     return may_wait(control, who, &start, request);
 }
 
-bool gm_placing_shares(const struct gm_control *control, const struct gm_placing *who)
+bool gm_placing_shares(const struct gm_control *control, const struct gm_placing *who,
+                       uint32_t *part)
 {
+    const struct gm_rules *rules = &control->options->rules;
+    const struct gm_rule *rule = gm_rules_match(rules, who->uid, who->body->name);
     struct gm_start start;
-    gm_rules_start(&control->options->rules, who->uid, who->body->name, &start);
+    *part = rule && (rule->settings.has & GM_SET_SHARE) ? rule->settings.share : 0;
+    gm_rules_start(rules, who->uid, who->body->name, &start);
     return start.mps != GM_MPS_UNSAID ? start.mps == GM_MPS_ON
                                       : control->options->space_sharing == 1;
 }

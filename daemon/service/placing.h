@@ -41,8 +41,10 @@ struct gm_view gm_view_own(void);
 bool gm_placing_read(struct gm_control *control, const struct gm_view *view,
                      const struct gm_placing *who, struct gm_place_request *request);
 
-/* Whether a rule or the option has it share the multiprocessors by MPS (mps.h). */
-bool gm_placing_shares(const struct gm_control *control, const struct gm_placing *who);
+/* Whether a rule or the option has it share the multiprocessors by MPS (mps.h). *part: how much of
+ * them a rule gives it (share=), in thousandths; 0: no rule says. */
+bool gm_placing_shares(const struct gm_control *control, const struct gm_placing *who,
+                       uint32_t *part);
 
 /* Place it. Returns how many entries the answer has. */
 uint32_t gm_placing(struct gm_control *control, const char *name,

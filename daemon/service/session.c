@@ -205,14 +205,16 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
         return;
     }
     uint32_t app = GM_NO_APP;
-    const struct gm_newcomer who = {.session = session,
-                                    .pid = session->pid,
-                                    .uid = session->uid,
-                                    .name = session->name,
-                                    .wishes = {.class = body->class,
-                                               .oversize = body->oversize,
-                                               .cap_is = body->cap_is,
-                                               .cap = body->cap}};
+    const struct gm_newcomer who = {
+        .session = session,
+        .pid = session->pid,
+        .uid = session->uid,
+        .name = session->name,
+        .wishes = {.class = body->class,
+                   .oversize = body->oversize,
+                   .cap_is = body->cap_is,
+                   .cap = body->cap,
+                   .has_part = gm_mps_has_part(all->control->mps, session->pid)}};
     if (gm_machine_join(all->machine, &who, body->group, &app, text, sizeof text) != 0) {
         turn_away(session, text);
         return;

@@ -40,9 +40,11 @@ static void answer_placed(struct gm_session *session, struct gm_joining *placed)
     struct gm_msg_placed *answer = &placed->answer;
     if (session->is_sharing &&
         gm_mps_join(session->all->control->mps, session->pid, session->uid, session->gid,
-                    answer->pipe, answer->sharing, sizeof answer->sharing) == GM_MPS_SOON &&
+                    session->part, answer->pipe, answer->sharing,
+                    sizeof answer->sharing) == GM_MPS_SOON &&
         joins_later(session, placed))
         return;
+    answer->part = answer->pipe[0] != '\0' ? session->part : 0;
     if (session->has_own_mps)
         snprintf(answer->sharing, sizeof answer->sharing, "its user's own MPS is used");
     if (gm_session_send(session, GM_MSG_PLACED, answer, placed->entries, placed->n, NULL, 0) == 0 &&
@@ -125,7 +127,7 @@ void gm_starts_place(struct gm_session *session, const struct gm_wire_message *m
                                    .tokens = message->entries,
                                    .n = message->count};
     struct gm_place_request request;
-    session->is_sharing = gm_placing_shares(all->control, &who);
+    session->is_sharing = gm_placing_shares(all->control, &who, &session->part);
     session->has_own_mps = session->is_sharing && (body->flags & GM_PLACE_HAS_MPS) != 0;
     if (session->has_own_mps) {
         session->is_sharing = false; /* the driver joins that by itself */

@@ -69,6 +69,7 @@ struct gm_session {
     bool is_starting;           /* it waits until a GPU has room for it */
     bool is_sharing;            /* it is to share by MPS */
     bool has_own_mps;           /* ... and has one that its user runs */
+    uint32_t part;              /* ... of them, in thousandths; 0: all */
     bool is_told;               /* that its answer takes a while */
     struct gm_joining *joining; /* it waits until MPS has started; NULL: it does not */
     bool is_kept;               /* its process has ended, and others have the connection */

@@ -29,41 +29,57 @@
 
 #define GM_PLACE_LIST "CUDA_VISIBLE_DEVICES"
 #define GM_PLACE_PIPE "CUDA_MPS_PIPE_DIRECTORY"
+#define GM_PLACE_PART "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 #define GM_PLACE_DEFAULT_PIPE "/tmp/nvidia-mps"
 
 extern char **environ;
 
-/* The user's, copies; NULL: there is none. Written once. */
-static char *gm_place_own, *gm_place_own_pipe;
+/* Variables that are changed, and their values; NULL: it is not set. */
+enum { LIST, PIPE, PART, N_VARIABLES };
+static const char *const gm_place_names[N_VARIABLES] = {GM_PLACE_LIST, GM_PLACE_PIPE,
+                                                        GM_PLACE_PART};
+struct gm_place_values {
+    const char *of[N_VARIABLES];
+};
+
+/* The user's, copies. Written once. */
+static struct gm_place_values gm_place_own;
 
 /* ---- the environment ---- */
 
-/* Whether `entry` sets the variable `name`. */
-static bool gm_place_sets(const char *entry, const char *name)
+/* Whether `entry` sets one of the variables. */
+static bool gm_place_sets(const char *entry)
 {
-    const size_t length = strlen(name);
-    return strncmp(entry, name, length) == 0 && entry[length] == '=';
+    for (uint32_t i = 0; i < N_VARIABLES; i++) {
+        const size_t length = strlen(gm_place_names[i]);
+        if (strncmp(entry, gm_place_names[i], length) == 0 && entry[length] == '=')
+            return true;
+    }
+    return false;
 }
 
-/* The list and the folder of MPS are these; NULL: none is set. False: out of memory. */
-static bool gm_place_export(const char *list, const char *pipe)
+/* The variables are these. False: out of memory. */
+static bool gm_place_export(const struct gm_place_values *values)
 {
-    char **from = environ, *added[2] = {NULL, NULL};
+    char **from = environ;
     size_t n = 0, at = 0;
     while (from != NULL && from[n] != NULL)
         n++;
-    char **made = malloc((n + 4) * sizeof(*made));
-    if (made == NULL || (list != NULL && asprintf(&added[0], GM_PLACE_LIST "=%s", list) < 0) ||
-        (pipe != NULL && asprintf(&added[1], GM_PLACE_PIPE "=%s", pipe) < 0)) {
-        free(made);
+    char **made = malloc((n + N_VARIABLES + 2) * sizeof(*made));
+    if (made == NULL)
         return false;
-    }
     for (size_t i = 0; i < n && from[i] != NULL; i++) /* others may take some out meanwhile */
-        if (!gm_place_sets(from[i], GM_PLACE_LIST) && !gm_place_sets(from[i], GM_PLACE_PIPE))
+        if (!gm_place_sets(from[i]))
             made[at++] = from[i];
-    for (size_t i = 0; i < 2; i++)
-        if (added[i] != NULL)
-            made[at++] = added[i];
+    for (uint32_t i = 0; i < N_VARIABLES; i++) {
+        if (values->of[i] == NULL)
+            continue;
+        if (asprintf(&made[at], "%s=%s", gm_place_names[i], values->of[i]) < 0) {
+            free(made); /* and leave what was added: that is never freed */
+            return false;
+        }
+        at++;
+    }
     made[at] = NULL;
     made[at + 1] = (char *)from; /* a tool that looks for what was lost finds it here */
     __atomic_store_n(&environ, made, __ATOMIC_RELEASE);
@@ -72,7 +88,32 @@ static bool gm_place_export(const char *list, const char *pipe)
 
 void gm_place_undo(void)
 {
-    gm_place_export(gm_place_own, gm_place_own_pipe);
+    gm_place_export(&gm_place_own);
+}
+
+/* Keep the user's. False: out of memory. */
+static bool gm_place_keep(void)
+{
+    for (uint32_t i = 0; i < N_VARIABLES; i++) {
+        const char *set = getenv(gm_place_names[i]);
+        gm_place_own.of[i] = set != NULL ? strdup(set) : NULL;
+        if (set != NULL && gm_place_own.of[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* The part of the multiprocessors, in thousandths, as the driver wants it: in percent. What the
+ * user set stays if it is less. */
+static const char *gm_place_part(uint32_t part, char text[16])
+{
+    const char *own = gm_place_own.of[PART];
+    char *end;
+    const double most = own != NULL ? strtod(own, &end) : 0;
+    if (part == 0 || part > 1000 || (own != NULL && most > 0 && most * 10 <= part))
+        return own;
+    snprintf(text, 16, "%u.%u", part / 10, part % 10);
+    return text;
 }
 
 /* ---- the question ---- */
@@ -106,7 +147,7 @@ static bool gm_place_has_mps(void)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX, .sun_path = GM_PLACE_DEFAULT_PIPE "/control"};
     struct stat found;
-    if (gm_place_own_pipe != NULL && gm_place_own_pipe[0] != '\0')
+    if (gm_place_own.of[PIPE] != NULL && gm_place_own.of[PIPE][0] != '\0')
         return true;
     if (lstat(GM_PLACE_DEFAULT_PIPE, &found) != 0 || !S_ISDIR(found.st_mode) ||
         found.st_uid != geteuid())
@@ -122,7 +163,7 @@ static bool gm_place_has_mps(void)
 static uint32_t gm_place_flags(void)
 {
     const char *wish = getenv("GPUMUX_PLACE"), *order = getenv("CUDA_DEVICE_ORDER");
-    uint32_t flags = gm_place_own != NULL ? GM_PLACE_HAS_LIST : 0;
+    uint32_t flags = gm_place_own.of[LIST] != NULL ? GM_PLACE_HAS_LIST : 0;
     if (order != NULL && strcmp(order, "PCI_BUS_ID") == 0)
         flags |= GM_PLACE_BY_BUS;
     if (gm_place_is_ranked())
@@ -160,10 +201,10 @@ static bool gm_place_wait(int fd, uint64_t until)
 }
 
 /* Ask. Returns the entries of the answer, which are in `entries`; 0: the order stays. `pipe` is the
- * folder of the MPS to join, or "". */
+ * folder of the MPS to join, or ""; *part what it may have of the multiprocessors there. */
 static uint32_t gm_place_ask(int fd, const struct gm_tokens *tokens,
                              struct gm_place_entry entries[GM_DEVICES_VISIBLE],
-                             char pipe[GM_PIPE_MAX])
+                             char pipe[GM_PIPE_MAX], uint32_t *part)
 {
     static uint64_t buffer[GM_WIRE_MAX / sizeof(uint64_t)];
     struct gm_token_entry sent[GM_DEVICES_VISIBLE];
@@ -198,8 +239,10 @@ static uint32_t gm_place_ask(int fd, const struct gm_tokens *tokens,
             gm_log(GM_LOG_INFO, "%.*s", (int)sizeof(placed->text), placed->text);
         if (placed->sharing[0] != '\0')
             gm_log(GM_LOG_INFO, "%.*s", (int)sizeof(placed->sharing), placed->sharing);
-        if (placed->pipe[0] == '/')
+        if (placed->pipe[0] == '/') {
             memcpy(pipe, placed->pipe, GM_PIPE_MAX);
+            *part = placed->part;
+        }
         if (placed->wait_ns == 0)
             break;
         if (wait_ns != 0 || placed->wait_ns > GM_PLACE_LONGEST)
@@ -229,7 +272,8 @@ static char *gm_place_list(const struct gm_tokens *tokens, const struct gm_place
                            uint32_t n)
 {
     uint32_t order[GM_DEVICES_VISIBLE];
-    if (gm_place_own == NULL) {
+    const char *const own = gm_place_own.of[LIST];
+    if (own == NULL) {
         char *list = malloc(n * GM_UUID_TEXT + 1);
         size_t at = 0;
         for (uint32_t i = 0; list != NULL && i < n; i++) {
@@ -240,7 +284,7 @@ static char *gm_place_list(const struct gm_tokens *tokens, const struct gm_place
         }
         return list;
     }
-    const size_t size = strlen(gm_place_own) + 2;
+    const size_t size = strlen(own) + 2;
     char *list = malloc(size);
     if (list == NULL || !gm_place_is_order(entries, n, tokens->n)) {
         free(list);
@@ -259,28 +303,30 @@ bool gm_place(bool *has_mps)
 {
     struct gm_place_entry entries[GM_DEVICES_VISIBLE];
     struct gm_tokens tokens = {.n = 0};
-    char pipe[GM_PIPE_MAX] = "";
-    uint32_t n = 0;
+    char pipe[GM_PIPE_MAX] = "", part_text[16];
+    uint32_t n = 0, part = 0;
 
     *has_mps = false;
-    const char *set = getenv(GM_PLACE_LIST), *set_pipe = getenv(GM_PLACE_PIPE);
-    gm_place_own = set != NULL ? strdup(set) : NULL;
-    gm_place_own_pipe = set_pipe != NULL ? strdup(set_pipe) : NULL;
-    if ((set != NULL && gm_place_own == NULL) || (set_pipe != NULL && gm_place_own_pipe == NULL))
+    if (!gm_place_keep())
         return false;
-    if (set != NULL)
-        gm_tokens_cut(&tokens, gm_place_own);
+    if (gm_place_own.of[LIST] != NULL)
+        gm_tokens_cut(&tokens, gm_place_own.of[LIST]);
     const int fd = gm_sock_connect_any(NULL, 0);
     if (fd >= 0) {
         fcntl(fd, F_SETFL, O_NONBLOCK);
-        n = gm_place_ask(fd, &tokens, entries, pipe);
+        n = gm_place_ask(fd, &tokens, entries, pipe, &part);
         close(fd);
     }
     char *list = n > 0 ? gm_place_list(&tokens, entries, n) : NULL;
+    struct gm_place_values values = gm_place_own;
+    if (list != NULL)
+        values.of[LIST] = list;
     const bool joins = pipe[0] != '\0';
-    const bool is_made =
-        (list != NULL || joins) &&
-        gm_place_export(list != NULL ? list : gm_place_own, joins ? pipe : gm_place_own_pipe);
+    if (joins) {
+        values.of[PIPE] = pipe;
+        values.of[PART] = gm_place_part(part, part_text);
+    }
+    const bool is_made = (list != NULL || joins) && gm_place_export(&values);
     *has_mps = joins && is_made;
     free(list);
     return is_made;

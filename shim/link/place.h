@@ -15,8 +15,9 @@
  * GM_PLACE_PATIENCE once the connection is there, everything stays as it is.
  *
  * The answer may name the folder of an MPS control daemon (daemon/service/mps.h) which the program
- * is to join: that goes into CUDA_MPS_PIPE_DIRECTORY, in the same way. A user who runs MPS has their
- * own.
+ * is to join: that goes into CUDA_MPS_PIPE_DIRECTORY, in the same way, and the part of the
+ * multiprocessors that a rule gives it into CUDA_MPS_ACTIVE_THREAD_PERCENTAGE. A user who runs MPS
+ * has their own.
  *
  * Owns those variables from gm_place to gm_place_undo. Called once, by the start; calls the log.
  */
@@ -25,7 +26,8 @@
 
 #include <stdbool.h>
 
-/* Ask, and change the environment. True: it was changed. `has_mps`: so that the driver joins MPS. */
+/* Ask, and change the environment. True: it was changed. `has_mps`: so that the driver joins MPS.
+ */
 bool gm_place(bool *has_mps);
 
 /* Put the user's own back. */

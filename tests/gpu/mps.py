@@ -6,6 +6,7 @@
   room    four programs with small kernels and room for all: natively in time slices, under gpumux, under gpumux with mps=on
   short   the same with room for two of them, each with 1 GiB that it verifies; parking, timeslices and drains there
   mixed   one of the four is ruled mps=off
+  part    one of two is ruled share=50%: it has half of the multiprocessors
   crash   one of four that share has an illegal access: who ends, what status and log say, and who starts after it
   end     MPS ends with its last program; with programs that go on, after them; nothing is left
 
@@ -470,6 +471,27 @@ class Test:
         results = [self.result(one), self.result(two)]
         self.row("mixed", "--space-sharing mps; and one ruled off", results, [r.get("mps") for r in results] == [1, 0])
 
+    def part(self):
+        """By a rule one of two has half of the multiprocessors."""
+        self.stop_daemon()
+        half = self.path("half")
+        os.symlink(sys.executable, half)
+        self.start_daemon("--rule", "command=half* mps=on share=50%", "--rule", "command=* mps=on")
+        whole = self.start("part-whole", "--look", "3", more=self.shim)
+        env = dict(self.base, **self.shim, GPUMUX_LOG=os.path.join(self.logs, "part-half.shim.log"))
+        other = subprocess.Popen([half, os.path.abspath(__file__), "--app", "--look", "3"], env=env, stdout=subprocess.PIPE, text=True)
+        self.procs.append(other)
+        time.sleep(2)
+        status = self.status("part")
+        results = [self.result(whole), self.result(other)]
+        sms = [r.get("sms") or 0 for r in results]
+        self.row("part", "share=50% and mps=on: multiprocessors of both", f"{sms} (mps: {[r.get('mps') for r in results]})",
+                 [r.get("mps") for r in results] == [1, 1] and 0 < sms[1] <= sms[0] * 0.55)
+        told = {pid: percent for server in status.get("space_sharing", []) for pid, percent in zip(server["pids"], server["percent"])}
+        self.row("part", "status says so", told, told.get(other.pid) == 50 and told.get(whole.pid) == 100)
+        self.stop_daemon()
+        self.start_daemon("--space-sharing", "mps")
+
     def crash(self):
         until = self.path("crash-until")
         processes, status = self.four("crash", 0, True, environment=self.shim, crash=2, seconds=20, until=until, size=64 << 20)
@@ -515,7 +537,7 @@ class Test:
         self.row("end", "... and MPS after it", f"{took} s {left}", not left)
 
     def run(self):
-        for part in (self.driver, self.room, self.short, self.mixed, self.crash, self.end):
+        for part in (self.driver, self.room, self.short, self.mixed, self.part, self.crash, self.end):
             if self.args.only and part.__name__ not in self.args.only.split(",") + ["room"] * (self.args.only != "driver"):
                 continue
             if self.left() < 15:

@@ -42,7 +42,9 @@ end() {
 }
 
 # Two that share, and one that a rule keeps out. Kernels of the two are not stopped in the middle, nor get timeslices.
-start_daemon --space-sharing mps --rule 'command=gm_worker mps=off' --rule 'command=gm_worker_linked mps=off'
+# A rule gives one a part of the multiprocessors, and so no limit in time.
+start_daemon --space-sharing mps --rule 'command=gm_worker mps=off' --rule 'command=gm_worker_linked mps=off' \
+    --rule 'command=gm_worker_proc share=25%'
 start one proc
 start two dlsym
 start apart linked
@@ -57,6 +59,10 @@ grep -q "MPS of $(id -un) is ready: 2 programs" "$dir/table" && grep -q "a fatal
 [ "$(grep -c "without isolation: it shares" "$dir/table")" = 2 ] && ! grep -q "without park" "$dir/table" ||
     fail "the table says more or less than that: $(cat "$dir/table")"
 ! grep -q "as others will here" "$dir/daemon.out" || fail "the log takes what MPS costs for what the driver lacks"
+
+pid=$(pid_of one)
+[ "$(cat "$(of_mps pipe)/parts")" = "$pid 25" ] || fail "the driver did not hear what one may have: $(cat "$(of_mps pipe)/parts")"
+grep -q "pid .*$pid (25%)" "$dir/table" || fail "the table does not say what one may have: $(cat "$dir/table")"
 
 # A fault of one: who starts then runs without, until the server takes programs again.
 pipe=$(of_mps pipe)

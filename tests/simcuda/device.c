@@ -160,6 +160,8 @@ SIM_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
         *value = (int)sim_options.compute_mode;
     if (attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED)
         *value = sim_options.has_mps;
+    if (attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT && sim_options.has_mps)
+        *value = (int)(*value * sim_options.mps_percent / 100 + 0.999); /* an H100 has 66 of 132 */
     const bool is_vmm = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
     const bool is_fds =
         attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;

@@ -2,7 +2,8 @@
  * MPS: cuInit joins the control daemon that listens in CUDA_MPS_PIPE_DIRECTORY (mps_control.c).
  * Where none was ever started the program runs as usual, as NVIDIA's manual says; where one has
  * died, refuses it, or whose server is not ready, it does not start. A client has no channels of
- * its own. (What lies in /tmp/nvidia-mps is not looked at: it may be a real one.)
+ * its own, and as many multiprocessors as CUDA_MPS_ACTIVE_THREAD_PERCENTAGE said then. (What lies
+ * in /tmp/nvidia-mps is not looked at: it may be a real one.)
  */
 #include "tests/simcuda/sim.h"
 
@@ -38,5 +39,14 @@ CUresult sim_mps_join(void)
     }
     sim_options.has_mps = true; /* the connection stays until the process ends */
     sim_options.has_no_channels = true;
+    const char *part = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+    const double percent = part != NULL ? strtod(part, NULL) : 0;
+    sim_options.mps_percent = percent > 0 && percent < 100 ? percent : 100;
+    snprintf(at.sun_path, sizeof at.sun_path, "%s/parts", pipe);
+    FILE *parts = sim_options.mps_percent < 100 ? fopen(at.sun_path, "ae") : NULL; /* for tests */
+    if (parts != NULL) {
+        fprintf(parts, "%d %g\n", (int)getpid(), percent);
+        fclose(parts);
+    }
     return CUDA_SUCCESS;
 }

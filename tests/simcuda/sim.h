@@ -67,6 +67,7 @@ struct sim_options {
     bool has_no_vmm, has_no_fds, has_no_host_numa; /* what the devices cannot do */
     bool has_no_channels;                          /* no context has channels of its own */
     bool has_mps;                                  /* the process is a client of an MPS server */
+    double mps_percent;                            /* ... with so many of the multiprocessors */
     uint32_t disable_status, timeslice_status;     /* of the controls; not 0: refused */
     bool has_idle_disable, has_idle_timeslice;     /* accepted, and nothing happens */
     char dir[512];     /* of the shared device state, as an absolute path */

@@ -154,6 +154,7 @@ static void rule(const char *text)
 
 static uint32_t oversize_wish;    /* GPUMUX_OVERSIZE of those who come */
 static struct gm_wishes cap_wish; /* ... and GPUMUX_CAP */
+static bool has_part;             /* a rule gave them a part of the multiprocessors */
 
 /* A program comes; its pid is 100 + its id. */
 static void join(uint32_t id, uid_t uid, const char *name, uint32_t wish)
@@ -173,7 +174,8 @@ static void join(uint32_t id, uid_t uid, const char *name, uint32_t wish)
                                  .wishes = {.class = wish,
                                             .oversize = oversize_wish,
                                             .cap_is = cap_wish.cap_is,
-                                            .cap = cap_wish.cap}};
+                                            .cap = cap_wish.cap,
+                                            .has_part = has_part}};
     memcpy(client->name, app->name, sizeof client->name);
     assert_int_equal(gm_group_add(NULL, client), 0);
     gm_engine_feed(engine, GM_SCHED_JOIN, id, 0);
@@ -245,6 +247,29 @@ static void test_first(void **state)
     assert_int_equal(class_of(4), GM_CLASS_AUTO);
     join(5, ALICE, "app", UINT32_MAX);
     assert_int_equal(class_of(5), GM_CLASS_AUTO);
+}
+
+/* Who shares by MPS and got a part of the multiprocessors has no limit in time, by that rule. */
+static void test_part(void **state)
+{
+    const struct gm_engine_tuning tuning = {.best_effort_share = 9};
+    (void)state;
+    rule("command=train class=batch share=50%");
+    has_part = true;
+    join(0, ALICE, "train", 0);
+    has_part = false;
+    join(1, ALICE, "train", 0);
+    assert_int_equal(class_of(0), GM_CLASS_BATCH);
+    assert_int_equal(policy(0).share, GM_SCHED_SHARE_ALL);
+    assert_int_equal(policy(1).share, 500);
+    rules.n = 0;
+    rule("command=train class=interactive share=25%");
+    gm_engine_take_tuning(engine, &tuning); /* rules are read anew */
+    assert_int_equal(class_of(0), GM_CLASS_INTERACTIVE);
+    assert_int_equal(policy(0).share, GM_SCHED_SHARE_ALL);
+    assert_int_equal(policy(1).share, 250);
+    assert_int_equal(set_app(0, 0, "share=10%"), 1); /* what is said now counts */
+    assert_int_equal(policy(0).share, 100);
 }
 
 /* A program's own wish goes as far as its user may; what an administrator's programs wish, they
@@ -596,9 +621,10 @@ static void test_all_or_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        POLICY(test_first),        POLICY(test_wishes),         POLICY(test_oversize),
-        POLICY(test_own_programs), POLICY(test_administrators), POLICY(test_selections),
-        POLICY(test_all_or_none),  POLICY(test_caps),           POLICY(test_tuning),
+        POLICY(test_first),      POLICY(test_part),         POLICY(test_wishes),
+        POLICY(test_oversize),   POLICY(test_own_programs), POLICY(test_administrators),
+        POLICY(test_selections), POLICY(test_all_or_none),  POLICY(test_caps),
+        POLICY(test_tuning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,7 +95,7 @@ static struct gm_mps_view seen(void)
 
 static enum gm_mps_answer join(pid_t pid)
 {
-    return gm_mps_join(mps, pid, geteuid(), getegid(), answer_pipe, answer_text,
+    return gm_mps_join(mps, pid, geteuid(), getegid(), 0, answer_pipe, answer_text,
                        sizeof answer_text);
 }
 
@@ -191,6 +191,14 @@ static void shares_and_ends(void **state)
     assert_non_null(strstr(answer_text, "fatal fault"));
     assert_int_equal(seen().n, 2);
     assert_int_equal(starts("-f"), 1);
+    assert_false(gm_mps_has_part(mps, one));
+    assert_int_equal(gm_mps_join(mps, getpid(), geteuid(), getegid(), 500, answer_pipe, answer_text,
+                                 sizeof answer_text),
+                     GM_MPS_JOINED);
+    assert_true(gm_mps_has_part(mps, getpid()));
+    assert_int_equal(seen().part[2], 500);
+    let_go(&mps->server[0].member[2]);
+    assert_false(gm_mps_has_part(mps, getpid()));
     end_program(one);
     RUN_UNTIL(seen().n == 1);
     run_for(2 * GM_MPS_LINGER_NS);
@@ -443,7 +451,7 @@ static void clears(void **state)
         snprintf(inner, sizeof inner, "%s/bin/" GM_MPS_TOOL, dir);
         assert_int_equal(symlink(GM_FAKE_MPS, inner), 0);
     }
-    gm_mps_join(mps, getpid(), uid, uid, answer_pipe, answer_text, sizeof answer_text);
+    gm_mps_join(mps, getpid(), uid, uid, 0, answer_pipe, answer_text, sizeof answer_text);
     RUN_UNTIL(n_settled == 1);
     assert_int_equal(seen().state, GM_MPS_READY);
     snprintf(kept, sizeof kept, "%s/kept", dir);
@@ -538,7 +546,7 @@ static void as_the_user(void **state)
     assert_int_equal(symlink(script, file), 0);
     assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &locked) || getrlimit(RLIMIT_NOFILE, &files), 0);
     is_user_changed = false;
-    assert_int_equal(gm_mps_join(mps, getpid(), STRANGER, STRANGER, answer_pipe, answer_text,
+    assert_int_equal(gm_mps_join(mps, getpid(), STRANGER, STRANGER, 0, answer_pipe, answer_text,
                                  sizeof answer_text),
                      GM_MPS_SOON);
     RUN_UNTIL(n_settled == 1);
@@ -608,7 +616,7 @@ static void bounds(void **state)
         assert_int_equal(join(pid[i]), i < GM_MPS_MEMBERS ? GM_MPS_JOINED : GM_MPS_ALONE);
     }
     assert_non_null(strstr(answer_text, "share already"));
-    const enum gm_mps_answer other = gm_mps_join(mps, getpid(), geteuid() + 77, getegid(),
+    const enum gm_mps_answer other = gm_mps_join(mps, getpid(), geteuid() + 77, getegid(), 0,
                                                  answer_pipe, answer_text, sizeof answer_text);
     assert_int_not_equal(other, GM_MPS_JOINED);
     assert_true(geteuid() == 0 || strstr(answer_text, "only root's daemon"));

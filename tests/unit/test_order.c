@@ -25,6 +25,7 @@
 
 #define LIST "CUDA_VISIBLE_DEVICES"
 #define PIPE "CUDA_MPS_PIPE_DIRECTORY"
+#define PART "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 #define UUID "00000000-0000-0000-0000-000000000000"
 
 enum answer { NO_DAEMON, SILENT, HANGS_UP, REFUSES, GARBAGE, ANSWERS };
@@ -38,6 +39,7 @@ struct played {
     uint64_t family;
     char second[GM_TOKEN_SIZE];
     const char *pipe; /* of the MPS that it names */
+    uint32_t part;    /* there */
 };
 
 extern char **environ;
@@ -49,7 +51,7 @@ static void answer_one(struct played *d)
 {
     static _Alignas(8) uint8_t buffer[GM_WIRE_MAX];
     struct gm_place_entry entries[8];
-    struct gm_msg_placed placed = {.text = "because"};
+    struct gm_msg_placed placed = {.text = "because", .part = d->part};
     struct gm_msg_refused refused = {.reason = GM_REFUSE_PROTOCOL, .text = "bad message (?)"};
     struct gm_wire_message message = {0};
     snprintf(placed.pipe, sizeof placed.pipe, "%s", d->pipe ? d->pipe : "");
@@ -259,6 +261,47 @@ static void joins_mps(void **state)
     expect_pipe(&d, NULL, "(none)");
 }
 
+/* Run gm_place in a child that has `own` as its part of the multiprocessors, or none. It is
+ * `expected` in between, and then `own` again. */
+static void expect_part(struct played *d, const char *own, const char *expected)
+{
+    int status = 0;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        bool has_mps;
+        if (own)
+            setenv(PART, own, 1);
+        gm_place(&has_mps);
+        const bool is_right = is(PART, expected);
+        gm_place_undo();
+        _exit(is_right && is(PART, own ? own : "(none)") ? 0 : 1);
+    }
+    answer_one(d);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* What a rule gives, and what the user says if that is less. */
+static void has_a_part(void **state)
+{
+    struct played d = {.answer = ANSWERS, .pipe = "/run/x/7/pipe", .part = 505};
+    (void)state;
+    expect_part(&d, NULL, "50.5");
+    expect_part(&d, "60", "50.5");
+    expect_part(&d, "all", "50.5"); /* no number */
+    expect_part(&d, "-3", "50.5");
+    expect_part(&d, "20.25", "20.25");
+    d.part = 0;
+    expect_part(&d, "60", "60");
+    expect_part(&d, NULL, "(none)");
+    d.part = 1001; /* is none */
+    expect_part(&d, NULL, "(none)");
+    d.part = 505;
+    d.pipe = NULL; /* it does not join */
+    expect_part(&d, NULL, "(none)");
+}
+
 /* A program may have no environment at all. */
 static void empty_environment(void **state)
 {
@@ -289,6 +332,7 @@ int main(void)
         cmocka_unit_test(orders_lists),      cmocka_unit_test(stays),
         cmocka_unit_test(what_is_said),      cmocka_unit_test(ten_thousand_tokens),
         cmocka_unit_test(empty_environment), cmocka_unit_test(joins_mps),
+        cmocka_unit_test(has_a_part),
     };
     unsetenv(LIST);
     unsetenv("CUDA_DEVICE_ORDER");

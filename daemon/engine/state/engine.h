@@ -124,6 +124,7 @@ struct gm_wishes {
     uint32_t oversize; /* enum gm_hello_oversize */
     uint32_t cap_is;   /* enum gm_hello_cap */
     uint64_t cap;      /* bytes */
+    bool has_part;     /* no wish: it shares by MPS, and a rule gave it a part of the GPU */
 };
 
 /* A program that said HELLO. */

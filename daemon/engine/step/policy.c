@@ -257,6 +257,21 @@ static uint32_t paused_member(const struct gm_engine *engine, uint32_t id)
     return GM_NONE;
 }
 
+/* What a rule says of it. Of a program that got a part of the multiprocessors, share= was that
+ * part: its time has no limit beside. False: no rule does. */
+static bool find_rule(const struct gm_engine *engine, const struct gm_app *app,
+                      struct gm_settings *ruled, char *text, size_t size)
+{
+    *ruled = (struct gm_settings){0};
+    text[0] = '\0';
+    if (!engine->config.rules ||
+        !engine->config.outlet.rule(engine->config.rules, app->uid, app->name, ruled, text, size))
+        return false;
+    if (app->client->wishes.has_part)
+        ruled->has &= ~(uint32_t)GM_SET_SHARE;
+    return true;
+}
+
 bool gm_engine_rule_of(const struct gm_engine *engine, uint32_t id, uint32_t setting, char *text,
                        size_t size)
 {
@@ -434,9 +449,7 @@ void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, const struct 
     struct gm_app *app = &engine->apps[id];
     char text[512];
 
-    if (engine->config.rules &&
-        engine->config.outlet.rule(engine->config.rules, app->uid, app->name, &app->policy.admin,
-                                   text, sizeof text))
+    if (find_rule(engine, app, &app->policy.admin, text, sizeof text))
         gm_engine_emit(engine,
                        &(struct gm_event){.kind = GM_EVENT_RULED, .app = id, .ruled.rule = text});
     app->policy.is_paused_by_rule = pauses(&app->policy.admin);
@@ -633,10 +646,8 @@ static void retake_rule(struct gm_engine *engine, uint32_t id, char *text, size_
 {
     struct gm_app *app = &engine->apps[id];
     const uint32_t may = GM_SET_RETAKEN & ~app->policy.said;
-    struct gm_settings ruled = {0};
-    text[0] = '\0';
-    if (engine->config.rules)
-        engine->config.outlet.rule(engine->config.rules, app->uid, app->name, &ruled, text, size);
+    struct gm_settings ruled;
+    find_rule(engine, app, &ruled, text, size);
     ruled.has &= may;
     app->policy.admin.has &= ~may;
     overlay(&app->policy.admin, &ruled);
