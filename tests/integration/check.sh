@@ -95,10 +95,32 @@ came_back() {
     grep -c 'memory on the host is used' "$dir/daemon.out"
 }
 
-# At least 8 of the 64 MiB that are read now lie on the host. They are found.
+is_checked() {
+    is_unchecked '"'
+}
+
+# Others use the link: all comes back, which does not help, and then windows alone decide.
 begin
-is_unchecked '"' || fail "status says that nothing is checked: $(grep unchecked "$dir/status.json")"
-[ "$(came_back)" = 0 ] || say "before anything was read, memory came back $(came_back) times"
+is_checked || fail "status says that nothing is checked: $(grep unchecked "$dir/status.json")"
+echo '3000000 0' > "$dir/sim/link0"
+within "$patience" is_unchecked 'others use the link' || fail "status does not say so: $(grep unchecked "$dir/status.json")"
+for other in one two three; do
+    within "$patience" has_on_host $other 24 || fail "what $other does not touch does not go back to the host"
+done
+rm -f "$dir/sim/link0"
+
+# Another process uses the GPU.
+native stranger linked --bytes 8M --until "$dir/enough"
+within "$patience" is_unchecked "process $(pid_of stranger), which" || fail "status does not say so: $(grep unchecked "$dir/status.json")"
+touch "$dir/enough"
+expect_pass stranger
+
+# Both are over: at least 8 of the 64 MiB that are read now lie on the host. They are found.
+within "$patience" is_checked || fail "status still says that nothing is checked: $(grep unchecked "$dir/status.json")"
+for other in one two three; do
+    within "$patience" has_on_host $other 24 || fail "what $other does not touch is not on the host any more"
+done
+within "$patience" is_still || fail "programs read memory on the host that they do not touch"
 before=$(came_back)
 from=$(date +%s%N)
 ask one 'follow 64M' followed=
@@ -117,25 +139,5 @@ grep -q 'what crosses its link tells nothing' "$dir/daemon.out" || fail "the log
 ask one 'follow 64M' followed=
 is_still && fail "nothing is read on the host, so this shows nothing"
 [ "$(came_back)" = 0 ] || fail "memory came back, and nobody can know why"
-finish one two three
-stop_daemon
-
-# Others use the link: all comes back, which does not help, and then windows alone decide.
-begin
-echo '3000000 0' > "$dir/sim/link0"
-within "$patience" is_unchecked 'others use the link' || fail "status does not say so: $(grep unchecked "$dir/status.json")"
-for other in one two three; do
-    within "$patience" has_on_host $other 24 || fail "what $other does not touch does not go back to the host"
-done
-rm -f "$dir/sim/link0"
-finish one two three
-stop_daemon
-
-# Another process uses the GPU.
-begin
-native stranger linked --bytes 8M --until "$dir/enough"
-within "$patience" is_unchecked "process $(pid_of stranger), which" || fail "status does not say so: $(grep unchecked "$dir/status.json")"
-touch "$dir/enough"
-expect_pass stranger
 finish one two three
 stop_daemon
