@@ -103,6 +103,11 @@ static void test_two_gpus(void **state)
     assert_string_equal(gm_group_name(a->group), "pid 102");
     assert_ptr_equal(gm_group_of(&engines[0], 5), a->group);
     assert_int_equal(gm_group_unite(a, b), GM_UNION_NONE);
+    /* Each GPU follows once. */
+    for (uint32_t gpu = 0; gpu < 2; gpu++) {
+        assert_true(gm_group_take_union(&engines[gpu], gpu == 0 ? 5 : 2));
+        assert_false(gm_group_take_union(&engines[gpu], gpu == 0 ? 5 : 2));
+    }
 
     /* The third one comes in from either side; who leaves leaves the others together. */
     struct gm_client *c = make(1, 1000, NULL);
@@ -110,6 +115,8 @@ static void test_two_gpus(void **state)
     assert_int_equal(gm_group_unite(c, a), GM_UNION_MADE);
     assert_ptr_equal(c->group, b->group);
     assert_string_equal(gm_group_name(a->group), "pid 101");
+    assert_true(gm_group_take_union(&engines[1], 2));
+    assert_true(gm_group_take_union(&engines[0], 5));
     gm_group_remove(a);
     assert_ptr_equal(c->group, b->group);
     assert_non_null(gm_group_of(&engines[1], 2));

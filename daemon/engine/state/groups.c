@@ -205,6 +205,7 @@ enum gm_union gm_group_unite(const struct gm_client *client, const struct gm_cli
     }
     end_if_empty(other);
     group->is_several = true;
+    group->united = UINT32_MAX;
     if (!group->all)
         snprintf(group->name, sizeof group->name, "pid %d", (int)group->clients->pid);
     gm_group_call(group);
@@ -238,6 +239,16 @@ struct gm_group *gm_group_of(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
     return app->client && app->client->group->is_several ? app->client->group : NULL;
+}
+
+bool gm_group_take_union(const struct gm_engine *engine, uint32_t id)
+{
+    struct gm_group *group = gm_group_of(engine, id);
+    const uint32_t bit = 1u << engine->config.index;
+    if (!group || (group->united & bit) == 0)
+        return false;
+    group->united &= ~bit;
+    return true;
 }
 
 bool gm_group_is_several(const struct gm_engine *engine, uint32_t id)
@@ -274,6 +285,7 @@ void gm_group_joined(struct gm_engine *engine, uint32_t id)
     while (gm_group_step(&walk, &at))
         n++;
     group->is_several = group->is_several || n > 1;
+    group->united |= 1u << engine->config.index;
     engine->apps[id].group.round = group->round;
 }
 

@@ -50,6 +50,7 @@ struct gm_group {
         uint64_t waits_at; /* since when they wait for that; 0: they do not */
     } grant;
     bool is_several; /* it has, or had, more than one member */
+    uint32_t united; /* bits of GPUs that have not followed the last union yet */
     uid_t uid;
     char name[64];
 };
@@ -93,6 +94,10 @@ void gm_group_remove(struct gm_client *client);
 
 /* The first of its clients; the others follow by `next`. */
 const struct gm_client *gm_group_clients(const struct gm_group *group);
+
+/* Whether the members on this GPU may still be apart as the group came about by a union, or has a
+ * new member: once for each GPU. */
+bool gm_group_take_union(const struct gm_engine *engine, uint32_t app);
 
 /* The first of its clients that stands still; NULL: none does. */
 const struct gm_client *gm_group_stopped(const struct gm_group *group);

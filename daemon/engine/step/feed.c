@@ -231,7 +231,7 @@ static void end_unit(struct gm_engine *engine, uint32_t number, uint32_t into)
 bool gm_engine_join_units(struct gm_engine *engine, uint32_t id)
 {
     bool has_joined = false;
-    if (!gm_group_of(engine, id) || engine->stopping.is_on)
+    if (!gm_group_take_union(engine, id) || engine->stopping.is_on)
         return false;
     const uint32_t best = best_unit(engine, id);
     for (GM_EACH_MEMBER(engine, id, client)) {
