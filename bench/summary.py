@@ -182,6 +182,11 @@ def about_plan(result):
                f"with cold caches {one['plan_cold_us']['p50']:.0f} ({one['plan_cold_us']['p99']:.0f})")
 
 
+def about_templates(result):
+    yield (f"{result['kernels']} kernels: {result['usual_ns']:.0f} ns a launch, p99 {result['p99_ns']:.0f} "
+           f"(with a look at the clock of {result['clock_ns']:.0f})")
+
+
 def about_sched(result):
     for one in result["targets"]:
         yield (f"{one['apps']} programs: 99 of 100 decisions within {one['p99_us']:.1f} us (wanted "
