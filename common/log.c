@@ -110,15 +110,13 @@ static size_t gm_log_build(char line[GM_LOG_LINE + 1], enum gm_log_level level, 
         head = (size_t)snprintf(line, GM_LOG_LINE, "<%d>", (int)level);
     } else {
         head = gm_log_stamp(line, GM_LOG_LINE);
-        head += (size_t)snprintf(line + head, GM_LOG_LINE - head, "%s: %s", gm_log_who,
-                                 gm_log_word(level));
+        line[head] = '\0';
+        head = gm_text_add(line, GM_LOG_LINE, "%s: %s", gm_log_who, gm_log_word(level));
     }
+    size_t length = gm_text_add(line, GM_LOG_LINE, "%s", text);
     if (more > 0)
-        snprintf(line + head, GM_LOG_LINE - head, "%s (and %u more like it)", text, more);
-    else
-        snprintf(line + head, GM_LOG_LINE - head, "%s", text);
+        length = gm_text_add(line, GM_LOG_LINE, " (and %u more like it)", more);
     gm_text_clean(line + head, GM_LOG_LINE - head);
-    size_t length = head + strlen(line + head);
     line[length++] = '\n';
     return length;
 }

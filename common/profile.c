@@ -130,17 +130,16 @@ static bool parse_amount(const char *at, struct gm_amount *amount)
 
 char *gm_amount_format(const struct gm_amount *amount, char *text)
 {
-    size_t at = (size_t)snprintf(text, GM_AMOUNT_TEXT, "%" PRId64, amount->constant);
+    snprintf(text, GM_AMOUNT_TEXT, "%" PRId64, amount->constant);
     if (amount->n > 0)
-        at += (size_t)snprintf(text + at, GM_AMOUNT_TEXT - at, "+%u/%u", amount->numerator,
-                               amount->denominator);
+        gm_text_add(text, GM_AMOUNT_TEXT, "+%u/%u", amount->numerator, amount->denominator);
     for (uint32_t i = 0; i < amount->n; i++) {
         const uint16_t factor = amount->factor[i];
         if ((factor & 0xfff8) == GM_FACTOR_DIMENSION)
-            at += (size_t)snprintf(text + at, GM_AMOUNT_TEXT - at, "*%s", dimensions[factor & 7]);
+            gm_text_add(text, GM_AMOUNT_TEXT, "*%s", dimensions[factor & 7]);
         else
-            at += (size_t)snprintf(text + at, GM_AMOUNT_TEXT - at, "*%c%u",
-                                   factor & GM_FACTOR_LONG ? 'd' : 'w', factor & 0x7fffu);
+            gm_text_add(text, GM_AMOUNT_TEXT, "*%c%u", factor & GM_FACTOR_LONG ? 'd' : 'w',
+                        factor & 0x7fffu);
     }
     return text;
 }

@@ -1,14 +1,16 @@
 /*
  * Checks and cleans text from outside that is shown to people. Legal text is printable ASCII and
  * well-formed UTF-8 without control characters, so it cannot break a line, a terminal or a JSON
- * document. Pure; anybody may call; calls nothing.
+ * document. Builds text of parts, too. Pure; anybody may call; calls nothing.
  */
 #ifndef GM_COMMON_TEXT_H
 #define GM_COMMON_TEXT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Bytes (1..4) of the legal character at `s`, which has `left` bytes; 0 if there is none. */
@@ -58,6 +60,24 @@ static inline void gm_text_clean(char *text, size_t size)
             text[i] = '?';
         i += n == 0 ? 1 : n;
     }
+}
+
+/* Append to `text`, which ends within `size` (> 0) bytes; what does not fit is cut off. Returns its
+ * length then, which is less than `size`. Text is put together by this alone: snprintf returns what
+ * it wanted to write, and a sum of that leads behind the end. */
+__attribute__((format(printf, 3, 4))) static inline size_t gm_text_add(char *text, size_t size,
+                                                                       const char *format, ...)
+{
+    const size_t length = strnlen(text, size);
+    va_list list;
+    if (length == size)
+        return size - 1; /* it does not end: nothing is touched */
+    va_start(list, format);
+    const int n = vsnprintf(text + length, size - length, format, list);
+    va_end(list);
+    if (n < 0)
+        text[length] = '\0';
+    return length + strlen(text + length);
 }
 
 #endif

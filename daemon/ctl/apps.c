@@ -120,12 +120,10 @@ static void why(const cJSON *app, bool has_several_gpus, char text[CELL])
                                  holds,  stays, grouped, placed, ignored};
     bool has_more = links[0] || caps[0] || weighs[0] || shares[0] || holds[0] || stays[0] ||
                     grouped[0] || placed[0] || ignored[0];
-    int at = 0;
     text[0] = '\0';
     for (size_t i = strcmp(reason, "-") == 0 && has_more; i < sizeof parts / sizeof parts[0]; i++)
-        if (parts[i][0] && at < CELL)
-            at +=
-                snprintf(text + at, (size_t)(CELL - at), "%s%.190s", at > 0 ? "; " : "", parts[i]);
+        if (parts[i][0])
+            gm_text_add(text, CELL, "%s%.190s", *text ? "; " : "", parts[i]);
 }
 
 static void cell(const cJSON *app, bool has_several_gpus, enum column column, char text[CELL])

@@ -19,6 +19,7 @@
 
 #include "common/clock.h"
 #include "common/sock.h"
+#include "common/text.h"
 
 #define PATIENCE_S (5 * GM_SLOW) /* to be connected, and then to be answered */
 #define NO_ANSWER                                                                                  \
@@ -69,7 +70,6 @@ static const char *advice(const char *path)
 static int reach(const char *path, struct mux_question *ask, int *code)
 {
     char tried[1024] = "";
-    size_t length = 0;
     bool is_stuck = false, is_failure = false; /* is_failure: not just "down" */
 
     for (unsigned n = 0;; n++) {
@@ -86,10 +86,8 @@ static int reach(const char *path, struct mux_question *ask, int *code)
             return fd;
         is_stuck = is_stuck || fd == -EAGAIN;
         is_failure = is_failure || !is_down(fd);
-        int wrote = snprintf(tried + length, sizeof tried - length, "%s%s: %s", n ? "; " : "",
-                             error ? "a socket's path" : place, strerror(-fd));
-        if (wrote > 0)
-            length += (size_t)wrote < sizeof tried - length ? (size_t)wrote : 0;
+        gm_text_add(tried, sizeof tried, "%s%s: %s", n ? "; " : "",
+                    error ? "a socket's path" : place, strerror(-fd));
     }
     if (is_stuck) {
         explain(ask, NO_ANSWER, PATIENCE_S);

@@ -6,24 +6,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/text.h"
+
 /* "4 * w24 + 100": as people write it. */
 static const char *show_amount(const struct gm_amount *amount, char text[GM_AMOUNT_TEXT])
 {
     char plain[GM_AMOUNT_TEXT];
     const char *factors = strchr(gm_amount_format(amount, plain), '*');
-    size_t at = 0;
     if (amount->n == 0)
         return gm_amount_format(amount, text);
+    text[0] = '\0';
     if (amount->numerator != 1 || amount->denominator != 1)
-        at += (size_t)snprintf(text, GM_AMOUNT_TEXT, "%u%s", amount->numerator,
-                               amount->denominator == 1 ? " * " : "");
+        gm_text_add(text, GM_AMOUNT_TEXT, "%u%s", amount->numerator,
+                    amount->denominator == 1 ? " * " : "");
     if (amount->denominator != 1)
-        at += (size_t)snprintf(text + at, GM_AMOUNT_TEXT - at, " / %u * ", amount->denominator);
-    for (const char *c = factors + 1; *c != '\0' && at + 4 < GM_AMOUNT_TEXT; c++)
-        at += (size_t)snprintf(text + at, GM_AMOUNT_TEXT - at, *c == '*' ? " * " : "%c", *c);
+        gm_text_add(text, GM_AMOUNT_TEXT, " / %u * ", amount->denominator);
+    for (const char *c = factors + 1; *c != '\0'; c++)
+        gm_text_add(text, GM_AMOUNT_TEXT, *c == '*' ? " * " : "%c", *c);
     if (amount->constant != 0)
-        snprintf(text + at, GM_AMOUNT_TEXT - at, " %c %" PRIu64, amount->constant < 0 ? '-' : '+',
-                 amount->constant < 0 ? -(uint64_t)amount->constant : (uint64_t)amount->constant);
+        gm_text_add(text, GM_AMOUNT_TEXT, " %c %" PRIu64, amount->constant < 0 ? '-' : '+',
+                    amount->constant < 0 ? -(uint64_t)amount->constant
+                                         : (uint64_t)amount->constant);
     return text;
 }
 

@@ -228,8 +228,7 @@ static void print_sharing(const cJSON *servers)
     {
         const cJSON *pids = cJSON_GetObjectItemCaseSensitive(one, "pids");
         const cJSON *part = cJSON_GetObjectItemCaseSensitive(one, "percent");
-        char user[64], state[16], why[256], text[4 * CELL + 512], line[512] = "";
-        size_t at = 0;
+        char user[64], state[16], why[256], text[8 * CELL], line[4 * CELL] = "";
         snprintf(user, sizeof user, "%.40s", mux_word(one, "user"));
         snprintf(state, sizeof state, "%.15s", mux_word(one, "state"));
         const cJSON *reason = cJSON_GetObjectItemCaseSensitive(one, "why");
@@ -242,11 +241,9 @@ static void print_sharing(const cJSON *servers)
         {
             const double percent = cJSON_IsNumber(part) ? part->valuedouble : 100;
             part = part ? part->next : NULL;
-            if (at < sizeof line - 48)
-                at += (size_t)snprintf(line + at, sizeof line - at, "%s%.0f", at > 0 ? ", " : "",
-                                       pid->valuedouble);
+            gm_text_add(line, sizeof line, "%s%.0f", *line ? ", " : "", pid->valuedouble);
             if (percent > 0 && percent < 100)
-                at += (size_t)snprintf(line + at, sizeof line - at, " (%.4g%%)", percent);
+                gm_text_add(line, sizeof line, " (%.4g%%)", percent);
         }
         const int n = cJSON_GetArraySize(pids);
         snprintf(text, sizeof text, "MPS of %s is %s%s%s: %d program%s%s%s", user, state,

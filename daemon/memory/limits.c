@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "common/text.h"
 
 /* ---- reading ---- */
 
@@ -195,19 +196,18 @@ static bool do_fit(const struct gm_limits *limits, bool is_group, uint64_t pinne
     gm_format_size(pinned, a, sizeof a);
     gm_format_size(paged, b, sizeof b);
     gm_format_size(room, c, sizeof c);
-    int n = pinned > 0 && paged > 0
-                ? snprintf(why, size, "--pinned %s and --paged %s together are more than ", a, b)
-                : snprintf(why, size, "%s %s is more than ", lower, pinned > 0 ? a : b);
-    if (n < 0 || (size_t)n >= size)
-        return false;
-    if (is_group)
-        snprintf(why + n, size - (size_t)n,
-                 "the %s that this control group may use (%s, MemoryMax= of a unit): lower %s, or "
-                 "raise that limit",
-                 c, limits->group_file, lower);
+    if (pinned > 0 && paged > 0)
+        snprintf(why, size, "--pinned %s and --paged %s together are more than ", a, b);
     else
-        snprintf(why + n, size - (size_t)n, "the %s of memory%s that this machine has: lower %s", c,
-                 paged > 0 ? " and swap" : "", lower);
+        snprintf(why, size, "%s %s is more than ", lower, pinned > 0 ? a : b);
+    if (is_group)
+        gm_text_add(why, size,
+                    "the %s that this control group may use (%s, MemoryMax= of a unit): lower %s, "
+                    "or raise that limit",
+                    c, limits->group_file, lower);
+    else
+        gm_text_add(why, size, "the %s of memory%s that this machine has: lower %s", c,
+                    paged > 0 ? " and swap" : "", lower);
     return false;
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "common/locks.h"
+#include "common/text.h"
 
 /* NVML, as far as it is asked: the numbers are those of nvml.h. */
 enum {
@@ -223,11 +224,10 @@ static void free_meter(uv_handle_t *handle)
 
 static void write_uuid(char text[48], const uint8_t uuid[16])
 {
-    int at = snprintf(text, 48, "GPU");
+    snprintf(text, 48, "GPU");
     for (int i = 0; i < 16; i++)
-        at +=
-            snprintf(text + at, 48 - (size_t)at, "%s%02x",
-                     i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", (unsigned)uuid[i]);
+        gm_text_add(text, 48, "%s%02x", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                    (unsigned)uuid[i]);
 }
 
 struct gm_meter *gm_meter_open(uv_loop_t *loop, const uint8_t uuid[16], void (*on_news)(void *arg),

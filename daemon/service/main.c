@@ -26,6 +26,7 @@
 
 #include "common/log.h"
 #include "common/standard.h"
+#include "common/text.h"
 #include "daemon/service/control.h"
 #include "daemon/engine/machine.h"
 #include "daemon/memory/files.h"
@@ -189,9 +190,9 @@ static rlim_t harden(void)
 /* "GPU 0" or "GPUs 0, 1". */
 static void name_gpus(const struct gm_gpus *gpus, char *text, size_t size)
 {
-    size_t at = (size_t)snprintf(text, size, gpus->n == 1 ? "GPU" : "GPUs");
-    for (uint32_t i = 0; i < gpus->n && at < size; i++)
-        at += (size_t)snprintf(text + at, size - at, "%s %u", i > 0 ? "," : "", gpus->gpu[i]);
+    snprintf(text, size, gpus->n == 1 ? "GPU" : "GPUs");
+    for (uint32_t i = 0; i < gpus->n; i++)
+        gm_text_add(text, size, "%s %u", i > 0 ? "," : "", gpus->gpu[i]);
 }
 
 static void log_ready(const struct gm_options *options, const struct gm_gpus *shared, rlim_t files)

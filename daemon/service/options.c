@@ -181,10 +181,9 @@ static int parse_gpus(const struct gm_option_row *row, const char *text, struct 
 
 char *gm_options_gpus(const struct gm_gpus *gpus, char *text, size_t size)
 {
-    size_t at = 0;
-    snprintf(text, size, "all");
-    for (uint32_t i = 0; i < gpus->n && at < size; i++)
-        at += (size_t)snprintf(text + at, size - at, "%s%u", i > 0 ? "," : "", gpus->gpu[i]);
+    snprintf(text, size, "%s", gpus->n == 0 ? "all" : "");
+    for (uint32_t i = 0; i < gpus->n; i++)
+        gm_text_add(text, size, "%s%u", i > 0 ? "," : "", gpus->gpu[i]);
     return text;
 }
 

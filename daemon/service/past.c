@@ -253,12 +253,12 @@ static char *format(const struct gm_past *past, size_t *length)
     size_t at = (size_t)snprintf(text, FILE_MOST + 1, "%s", HEADER);
     for (uint32_t i = 0; i < past->n; i++) {
         const struct entry *entry = &past->entries[i];
-        at += (size_t)snprintf(text + at, LINE_MOST,
-                               "uid=%u runs=%" PRIu32 " last=%s most=%" PRIu64 "M needed=%" PRIu64
-                               "M time=%" PRIu32 "%% command=%s\n",
-                               entry->uid, entry->runs, entry->last, entry->run.most / MIB,
-                               entry->run.needed / MIB, entry->run.time / (GM_BIND_WHOLE / 100),
-                               entry->command);
+        at += gm_text_add(text + at, LINE_MOST,
+                          "uid=%u runs=%" PRIu32 " last=%s most=%" PRIu64 "M needed=%" PRIu64
+                          "M time=%" PRIu32 "%% command=%s\n",
+                          entry->uid, entry->runs, entry->last, entry->run.most / MIB,
+                          entry->run.needed / MIB, entry->run.time / (GM_BIND_WHOLE / 100),
+                          entry->command);
     }
     *length = at;
     return text;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/text.h"
 #include "daemon/service/options_load.h"
 
 void gm_reload_init(struct gm_reload *reload, uv_loop_t *loop, struct gm_options *options,
@@ -38,8 +39,7 @@ static const char *place_of(const struct gm_options *options, enum gm_option opt
 /* The names of options, with commas between them. */
 static void add_name(char names[512], const char *name)
 {
-    const size_t at = strlen(names);
-    snprintf(names + at, 512 - at, "%s%s", at > 0 ? ", " : "", name);
+    gm_text_add(names, 512, "%s%s", *names ? ", " : "", name);
 }
 
 /* What is different: what may change now, and what needs a restart. */

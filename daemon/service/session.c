@@ -83,8 +83,8 @@ static void make_room(struct gm_sessions *all, const struct gm_bound *user)
         crowd_out(all, find_busiest(all));
 }
 
-/* Whether the program of this session can be served beside the reserved places; if not, `text` says
- * why. With `has_place` it has a reserved place itself. */
+/* Whether the program of this session can be served beside the reserved places; if not, `text`
+ * says why, else it is "". With `has_place` it has a reserved place itself. */
 static bool has_room_for(const struct gm_sessions *all, const struct gm_session *session,
                          bool has_place, char *text, size_t size)
 {
@@ -97,29 +97,25 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
     const uint32_t taken = all->apps + gone + kept;
     const bool is_control = session->state == GM_SESSION_CONTROL; /* mux-ctl run asks */
     const char *const full = "raise LimitNOFILE or ulimit -n of gpumuxd";
-    char served[128];
 
-    snprintf(served, sizeof served, "%u apps are served already", all->apps);
+    snprintf(text, size, "%u apps are served already", all->apps);
     if (kept > 0)
-        snprintf(served + strlen(served), sizeof served - strlen(served),
-                 " and %u places are reserved", kept);
+        gm_text_add(text, size, " and %u places are reserved", kept);
     if (gone > 0)
-        snprintf(served + strlen(served), sizeof served - strlen(served),
-                 ", %u more are gone and have not ended yet", gone);
+        gm_text_add(text, size, ", %u more are gone and have not ended yet", gone);
     if (joins < 0)
         snprintf(text, size, "the daemon is stopping");
     else if (!has_place && taken >= all->apps_by_files)
-        snprintf(text, size, "%s, and %u open files allow no more: %s", served, gm_files_limit(),
-                 full);
+        gm_text_add(text, size, ", and %u open files allow no more: %s", gm_files_limit(), full);
     else if ((!is_control && gm_files_is_kept(session->fd)) || gm_files_left() < GM_SESSION_FILES)
         snprintf(text, size, "all but the last %u of %u open files are in use: %s", gm_files_kept(),
                  gm_files_limit(), full);
     else if (has_place)
-        return true;
+        text[0] = '\0';
     else if ((uint32_t)joins <= kept)
-        snprintf(text, size, "%s: raise --max-apps", served);
+        gm_text_add(text, size, ": raise --max-apps");
     else if (is_privileged(session->uid))
-        return true;
+        text[0] = '\0';
     else if (gm_machine_places_of(all->machine, session->uid) +
                  gm_places_kept_for(places, session->uid, gm_now()) >=
              users)
@@ -128,11 +124,11 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
                  "--max-apps",
                  users, session->uid);
     else if (taken >= free)
-        snprintf(text, size, "%s, and the last %u places are root's: raise --max-apps", served,
-                 most - free);
+        gm_text_add(text, size, ", and the last %u places are root's: raise --max-apps",
+                    most - free);
     else
-        return true;
-    return false;
+        text[0] = '\0';
+    return text[0] == '\0';
 }
 
 /* ---- input --------------------------------------------------------------------------------- */

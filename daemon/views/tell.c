@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 #include "common/size.h"
+#include "common/text.h"
 #include "common/units.h"
 #include "daemon/core/check.h"
 #include "daemon/views/why.h"
@@ -73,14 +74,11 @@ static void name_parts(const struct gm_switch *took, char *text, size_t size)
 #include "common/parts.def"
 #undef GM_PART
     };
-    size_t length = 0;
     text[0] = '\0';
     for (int part = 0; part < GM_PARTS; part++) {
-        if (took->part_ns[part] == 0)
-            continue;
-        int n = snprintf(text + length, size - length, "%s%s %.1f", length ? ", " : "", names[part],
-                         (double)took->part_ns[part] / 1e6);
-        length += n > 0 && (size_t)n < size - length ? (size_t)n : 0;
+        if (took->part_ns[part] != 0)
+            gm_text_add(text, size, "%s%s %.1f", *text ? ", " : "", names[part],
+                        (double)took->part_ns[part] / 1e6);
     }
 }
 
@@ -89,13 +87,11 @@ static void tell_switch(const struct gm_note *note)
     const struct gm_switch *took = &note->took;
     const uint64_t moved = took->bytes[GM_WAY_OUT] + took->bytes[GM_WAY_IN];
     char who[128], left[512] = "", stayed[96] = "", parts[256];
-    size_t length = 0;
 
     for (uint32_t i = 0; i < note->n_leavers && i < GM_NOTE_LEAVERS; i++) {
         name_party(&note->leavers[i], who, sizeof who);
-        int n = snprintf(left + length, sizeof left - length, "%s%s: %s",
-                         i ? ", " : ", in the place of ", who, gm_why_name(note->leavers[i].why));
-        length += n > 0 && (size_t)n < sizeof left - length ? (size_t)n : 0;
+        gm_text_add(left, sizeof left, "%s%s: %s", i ? ", " : ", in the place of ", who,
+                    gm_why_name(note->leavers[i].why));
     }
     name_party(&note->app, who, sizeof who);
     if (took->clean + took->zero > 0)

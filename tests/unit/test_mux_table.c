@@ -16,6 +16,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "common/text.h"
 #include "daemon/ctl/ctl.h"
 
 static char shown[65536];
@@ -398,6 +399,44 @@ static void test_shared(void **state)
     cJSON_Delete(status);
 }
 
+/* As many programs as an MPS server takes, each with a part; and numbers that no daemon sends. */
+static void test_space_sharing(void **state)
+{
+    char text[16384] = "{\"gpus\":[],\"apps\":[],\"space_sharing\":[{\"user\":\"me\","
+                       "\"state\":\"ready\",\"pids\":[";
+    (void)state;
+    for (int i = 0; i < 48; i++)
+        gm_text_add(text, sizeof text, "%s%d", i > 0 ? "," : "", 1234500 + i);
+    gm_text_add(text, sizeof text, "],\"percent\":[");
+    for (int i = 0; i < 48; i++)
+        gm_text_add(text, sizeof text, "%s25.5", i > 0 ? "," : "");
+    gm_text_add(text, sizeof text, "]}]}");
+    cJSON *status = parse(text);
+    show_to_file(status);
+    expect("MPS of me is ready: 48 programs, pid 1234500 (25.5%), 1234501 (25.5%), ");
+    for (int i = 0; i < 48; i++) {
+        char pid[16];
+        snprintf(pid, sizeof pid, "%d", 1234500 + i);
+        expect(pid);
+    }
+    const char *last = strstr(shown, "1234547");
+    assert_true(last && strncmp(last + 7, " (25.5%)\n", 9) == 0);
+    cJSON_Delete(status);
+    snprintf(text, sizeof text,
+             "{\"space_sharing\":[{\"user\":\"me\",\"state\":\"ready\",\"pids\":[");
+    for (int i = 0; i < 48; i++)
+        gm_text_add(text, sizeof text, "%s1e300", i > 0 ? "," : "");
+    gm_text_add(text, sizeof text, "],\"percent\":[");
+    for (int i = 0; i < 48; i++)
+        gm_text_add(text, sizeof text, "%s1e-300", i > 0 ? "," : "");
+    gm_text_add(text, sizeof text, "]}]}");
+    status = parse(text);
+    show_to_file(status); /* cut */
+    expect("MPS of me is ready: 48 programs, pid 1000000");
+    assert_true(strlen(shown) < 2048);
+    cJSON_Delete(status);
+}
+
 /* A script's name is whole where there is room, and cut where there is none. */
 static void test_names(void **state)
 {
@@ -480,6 +519,7 @@ int main(void)
         cmocka_unit_test(test_account),
         cmocka_unit_test(test_features_off),
         cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_space_sharing),
         cmocka_unit_test(test_on_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/text.h"
 #include "common/wishes.h"
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/state/engine.h"
@@ -346,9 +347,7 @@ struct gm_sched_policy gm_engine_apply_policy(struct gm_engine *engine, uint32_t
 static void ignore_wish(struct gm_engine *engine, uint32_t id, const char *why)
 {
     char *ignored = engine->apps[id].policy.ignored;
-    const size_t length = strlen(ignored);
-    snprintf(ignored + length, sizeof engine->apps[id].policy.ignored - length, "%s%s",
-             length > 0 ? "; " : "", why);
+    gm_text_add(ignored, sizeof engine->apps[id].policy.ignored, "%s%s", *ignored ? "; " : "", why);
     gm_engine_emit(engine,
                    &(struct gm_event){.kind = GM_EVENT_IGNORED, .app = id, .ignored.why = why});
 }
