@@ -241,12 +241,12 @@ static void set_proof(struct gm_table *table, uint32_t app, bool (*of)(const str
     each(&pick, prove, &to);
 }
 
-/* The traffic has ended with what was suspect alone. */
-static void convict(struct gm_table *table, uint32_t app)
+/* The traffic has ended with what was suspect alone; or with other apps' memory. */
+static void convict(struct gm_table *table, uint32_t app, bool is_cleared)
 {
     const struct pick pick = {.table = table, .app = app, .is_one = is_guilty};
     struct gm_check_step step = {.kind = GM_CHECKED_NONE};
-    struct change to = {.trust = GM_TRUST_KEPT, .step = &step};
+    struct change to = {.trust = is_cleared ? GM_TRUST_NEEDED : GM_TRUST_KEPT, .step = &step};
     change_coldest(&pick, UINT32_MAX, &to);
 }
 
@@ -296,9 +296,13 @@ static struct gm_check_step accuse(struct gm_check *check, struct gm_table *tabl
         whose = suspects > most ? parts[i].app : whose;
         most = suspects > most ? suspects : most;
     }
-    for (uint32_t i = 0; i < n; i++)
-        if (parts[i].finding == GM_CHECK_TRAFFIC)
-            gm_check_change(check, parts[i].app);
+    for (uint32_t i = 0; i < n; i++) {
+        struct gm_check_app *a = &check->apps[parts[i].app];
+        if (parts[i].finding != GM_CHECK_TRAFFIC)
+            continue;
+        gm_check_change(check, parts[i].app);
+        a->is_cleared = a->searched > 0 && parts[i].app != whose;
+    }
     if (whose == GM_NONE)
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
     return bring_back(check, table, whose, most, now);
@@ -355,7 +359,7 @@ static struct gm_check_step search(struct gm_check *check, struct gm_table *tabl
     return step.kind == GM_CHECKED_NONE ? give_up(check, table, parts, n, now) : step;
 }
 
-/* Half of what was brought back is tried on the host, or of what only an address reaches. */
+/* Half of what was brought back is tried on the host; all of an app that is cleared. */
 static struct gm_check_step try_more(struct gm_check *check, struct gm_table *table, uint32_t app,
                                      uint64_t now)
 {
@@ -368,9 +372,10 @@ static struct gm_check_step try_more(struct gm_check *check, struct gm_table *ta
     const uint32_t there = count_all(&pick);
     if (there == 0)
         return step;
-    change_coldest(&pick, (there + 1) / 2, &to);
+    change_coldest(&pick, check->apps[app].is_cleared ? there : (there + 1) / 2, &to);
     step.kind = GM_CHECKED_TRY;
     check->apps[app].is_trying = true;
+    check->apps[app].is_cleared = false;
     gm_check_change(check, app);
     return step;
 }
@@ -392,15 +397,18 @@ struct gm_check_step gm_check_follow(struct gm_check *check, struct gm_table *ta
         const struct pick suspects = {.table = table, .app = parts[i].app, .is_one = is_suspect};
         if (count_all(&suspects) > 0 && a->searched == 0)
             a->failed = 0; /* a try that went well */
-        convict(table, parts[i].app);
+        convict(table, parts[i].app, a->is_cleared);
         a->searched = 0;
         a->is_trying = a->is_doubted = false;
         set_proof(table, parts[i].app, is_wrongly_proved, false);
         set_proof(table, parts[i].app, is_suspect, true);
     }
-    /* One at a time, so that what it brings about is known to be of it. */
-    for (uint32_t i = 0; i < n && is_short && step.kind == GM_CHECKED_NONE; i++)
-        if (parts[i].finding == GM_CHECK_QUIET)
-            step = try_more(check, table, parts[i].app, now);
+    /* One at a time, so that what it brings about is known to be of it. Of who is cleared at first:
+     * that spares most. */
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0; i < n && is_short && step.kind == GM_CHECKED_NONE; i++)
+            if (parts[i].finding == GM_CHECK_QUIET &&
+                check->apps[parts[i].app].is_cleared == (pass == 0))
+                step = try_more(check, table, parts[i].app, now);
     return step;
 }

@@ -15,7 +15,8 @@
  *             and so on. The last eighth goes at once: the program is slow until then. What was
  *             suspect alone is needed for as long as it lives.
  *   quiet     All that lay on the host is proved. Then half of what was brought back is tried
- * there.
+ * there, or all of an app whose memory had come back in vain: the traffic went on, and ended with
+ * another app's.
  *
  * Windows can also see too much: one address reaches over all that lies behind it, though the
  * program touches little of it. That is not tried on the host: three programs that read all that
@@ -52,6 +53,7 @@ struct gm_check_app {
     uint64_t explained_until; /* those may be running until then */
     uint32_t searched;        /* suspects when its search began; 0: there is none */
     bool is_trying;           /* what is suspect is tried on the host */
+    bool is_cleared;          /* what came back of it did not end the traffic */
     uint32_t failed;          /* tries that failed in a row */
     uint64_t try_at;          /* no try before */
 };
