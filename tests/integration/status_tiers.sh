@@ -1,6 +1,6 @@
 #!/bin/sh
 # What mux-ctl tells about the tiers below pinned memory: bytes in them, memory that they hold, bytes moved there
-# and back; as a table of at most 100 columns and as JSON. Paged memory goes back to the system when nobody is left.
+# and back; as a table of at most 100 columns, the programs aside, and as JSON. Paged memory goes back to the system when nobody is left.
 . "$(dirname "$0")/lib.sh"
 [ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
 
@@ -20,7 +20,8 @@ within "$patience" both_are_used || fail "paged memory and disk were not both us
 for _ in 1 2 3 4 5; do
     sleep 0.2
     "$ctl" status > "$dir/table.out" || fail "status failed"
-    awk 'length > 100 { exit 1 }' "$dir/table.out" || fail "a line of the table is wider than 100 columns"
+    awk '/^APP/ { exit } length > 100 { print; exit }' "$dir/table.out" > "$dir/wide.out" # programs have a reason behind
+    [ ! -s "$dir/wide.out" ] || fail "a line of the table is wider than 100 columns"
     take_status
     [ "$(gpu_tier paged_bytes)" -ge "$(gpu_tier paged_used_bytes)" ] || fail "paged memory holds less than is in it"
 done
