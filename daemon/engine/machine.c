@@ -85,8 +85,15 @@ int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop, const struct gm
         snprintf(why, why_size, "out of memory");
         goto close_engines;
     }
+    error = gm_keep_open(&machine->keep, machine->max_apps);
+    if (error) {
+        snprintf(why, why_size, "no memory for the ledger of programs: %s", strerror(-error));
+        goto close_binds;
+    }
     return 0;
 
+close_binds:
+    gm_binds_close(&machine->binds);
 close_engines:
     while (opened > 0)
         gm_engine_close(machine->engines[--opened]);
@@ -124,6 +131,7 @@ void gm_machine_close(struct gm_machine *machine)
 {
     for (uint32_t i = 0; i < machine->n; i++)
         gm_engine_close(machine->engines[i]);
+    gm_keep_close(&machine->keep);
     gm_binds_close(&machine->binds);
     free(machine->clients);
 }
@@ -158,6 +166,14 @@ uint32_t gm_machine_places_of(const struct gm_machine *machine, uid_t uid)
         n += is_its;
     }
     return n;
+}
+
+/* What holds of all of them now outlives the daemon. */
+static void keep_clients(struct gm_machine *machine)
+{
+    for (uint32_t id = 0; id < machine->max_apps; id++)
+        if (machine->clients[id])
+            gm_keep_client(&machine->keep, machine->clients[id]);
 }
 
 /* Make the client an app of GPU `gpu`. 0 or -errno. */
@@ -215,6 +231,7 @@ int gm_machine_join(struct gm_machine *machine, const struct gm_newcomer *who, c
     *id = client->id;
     if (machine->n == 1)
         enter(machine, client, 0); /* if that fails, its first allocation tries again */
+    gm_keep_client(&machine->keep, client);
     return 0;
 }
 
@@ -227,6 +244,7 @@ void gm_machine_leave(struct gm_machine *machine, uint32_t id)
         if (client->engines[i])
             gm_engine_leave(machine->engines[i], id);
     gm_client_drop(client);
+    gm_keep_end(&machine->keep, id);
 }
 
 void gm_machine_beat(struct gm_machine *machine)
@@ -240,6 +258,7 @@ void gm_machine_beat(struct gm_machine *machine)
             if (!client->engines[i]) /* else the engine tells it */
                 gm_engine_tell_newcomer(machine->engines[i], client);
     }
+    keep_clients(machine);
 }
 
 /* ---- messages ---- */
@@ -418,6 +437,7 @@ void gm_machine_tune(struct gm_machine *machine, const struct gm_engine_tuning *
 {
     for (uint32_t i = 0; i < machine->n; i++)
         gm_engine_tune(machine->engines[i], tuning);
+    keep_clients(machine);
 }
 
 void gm_machine_trim(struct gm_machine *machine, uid_t asker, struct gm_trimmed *trimmed)
@@ -464,5 +484,6 @@ int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *requ
         if (here.later.why != GM_WHY_NONE)
             done->later = here.later;
     }
+    keep_clients(machine);
     return outcome;
 }

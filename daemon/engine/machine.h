@@ -10,6 +10,7 @@
 #define GM_DAEMON_ENGINE_MACHINE_H
 
 #include "daemon/engine/binds.h"
+#include "daemon/engine/keep.h"
 #include "daemon/engine/state/engine.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/step/host.h"
@@ -25,6 +26,7 @@ struct gm_machine {
     struct gm_groups groups;
     struct gm_binds binds;
     struct gm_host host;
+    struct gm_keep keep;
     bool is_stopping;
     uint32_t unsaved; /* engines that have yet to call on_saved */
     void (*on_saved)(void *arg);

@@ -50,6 +50,18 @@ pid_t gm_process_parent(pid_t pid)
                : 0;
 }
 
+uint64_t gm_process_started(pid_t pid)
+{
+    char text[1024];
+    unsigned long long ticks = 0;
+    if (!read_file(NULL, text, sizeof text, "/proc/%d/stat", (int)pid))
+        return 0;
+    const char *at = strrchr(text, ')');
+    for (int field = 2; at && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    return at && sscanf(at, "%llu", &ticks) == 1 ? ticks : 0;
+}
+
 /* ---- control groups ---- */
 
 /* What lies at `from` of a hierarchy is mounted at `at`. */

@@ -7,6 +7,7 @@
 #define GM_DAEMON_SERVICE_PROCESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "daemon/engine/state/engine.h"
@@ -23,6 +24,10 @@ struct gm_process_system {
 
 /* The process that started this one. 0: it is gone, or cannot be looked at. */
 pid_t gm_process_parent(pid_t pid);
+
+/* When it was started, in ticks since the machine was: with its pid that names it for good. 0: it
+ * is gone, or cannot be looked at. */
+uint64_t gm_process_started(pid_t pid);
 
 /* Whether it stands still, and why. GM_WHY_NONE also if it cannot be looked at. A few small files
  * are read, however deep its control group is. */

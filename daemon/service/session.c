@@ -25,6 +25,7 @@
 #include "common/text.h"
 #include "daemon/memory/files.h"
 #include "daemon/service/bounds.h"
+#include "daemon/service/process.h"
 #include "daemon/service/session_documents.h"
 #include "daemon/service/session_output.h"
 #include "daemon/service/session_starts.h"
@@ -204,6 +205,7 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
     const struct gm_newcomer who = {
         .session = session,
         .pid = session->pid,
+        .started = gm_process_started(session->pid),
         .uid = session->uid,
         .name = session->name,
         .wishes = {.class = body->class,

@@ -4,6 +4,7 @@
  * a table of the copy.
  *
  *   gm_ledger_look PID TIMES       0: each was a table; 1: one was refused; 2: cannot look
+ *   gm_ledger_look PID programs    prints the programs of the machine's ledger, one a line
  *
  * Prints how many were read, and the most chunks and frames, chunks on their way out, and copies
  * out that it saw.
@@ -21,10 +22,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/core/ledger_clients.h"
 #include "daemon/core/table.h"
 #include "daemon/core/table_adopt.h"
 
-static int open_ledger(pid_t pid)
+static int open_ledger(pid_t pid, const char *name)
 {
     char path[600], target[256];
     snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
@@ -34,7 +36,7 @@ static int open_ledger(pid_t pid)
         snprintf(path, sizeof path, "/proc/%d/fd/%s", (int)pid, entry->d_name);
         const ssize_t n = readlink(path, target, sizeof target - 1);
         target[n > 0 ? n : 0] = '\0';
-        if (strstr(target, "memfd:gpumux-ledger"))
+        if (strstr(target, name))
             return open(path, O_RDONLY | O_CLOEXEC);
     }
     return -1;
@@ -123,12 +125,44 @@ static const char *look(void *memory, size_t bytes)
     return wrong;
 }
 
+/* As a daemon would that is to go on with them. */
+static int print_programs(int fd)
+{
+    struct stat is;
+    struct gm_clients clients;
+    struct gm_client_record record;
+    if (fd < 0 || fstat(fd, &is))
+        return 2;
+    void *memory = get((size_t)is.st_size);
+    if (pread(fd, memory, (size_t)is.st_size, 0) != is.st_size)
+        return 2;
+    const char *wrong = gm_clients_open(&clients, memory, (size_t)is.st_size, 1u << 16);
+    for (uint32_t id = 0; !wrong && id < clients.max_clients; id++) {
+        const enum gm_ledger_outcome found = gm_clients_read(&clients, id, &record);
+        if (found == GM_LEDGER_BROKEN)
+            wrong = "a program is broken";
+        if (found == GM_LEDGER_IS)
+            printf("%u: pid=%u uid=%u started=%llu name=%s group=%s gpus=%x level=%u charged=%llu "
+                   "has=%x paused=%u weight=%u\n",
+                   id, record.pid, record.uid, (unsigned long long)record.started, record.name,
+                   record.group, record.engines, record.turns[0].level,
+                   (unsigned long long)record.turns[0].charged_ns, record.admin.has,
+                   record.admin.is_paused, record.admin.weight);
+    }
+    if (wrong)
+        printf("%s\n", wrong);
+    free(memory);
+    return wrong ? 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 3 && strcmp(argv[2], "programs") == 0)
+        return print_programs(open_ledger(atoi(argv[1]), "memfd:gpumux-clients"));
     const pid_t pid = argc == 3 ? atoi(argv[1]) : 0;
     const int times = argc == 3 ? atoi(argv[2]) : 0;
     struct stat is;
-    const int fd = pid > 1 ? open_ledger(pid) : -1;
+    const int fd = pid > 1 ? open_ledger(pid, "memfd:gpumux-ledger") : -1;
     if (fd < 0 || fstat(fd, &is)) {
         fprintf(stderr, "process %d has no ledger\n", (int)pid);
         return 2;

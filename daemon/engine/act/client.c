@@ -65,6 +65,7 @@ int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer
     client->id = id;
     client->session = who->session;
     client->pid = who->pid;
+    client->started = who->started;
     client->uid = who->uid;
     client->wishes = who->wishes;
     clean_cap(&client->wishes);

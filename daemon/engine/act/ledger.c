@@ -10,6 +10,28 @@
 
 _Static_assert(GM_MOVER_UNCOUNTED == GM_LEDGER_UNCOUNTED, "what the mover says, the ledger says");
 
+int gm_engine_make_ledger(const char *name, size_t bytes, void **memory)
+{
+    const int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -errno;
+    *memory = MAP_FAILED;
+    if (ftruncate(fd, (off_t)bytes) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) == 0)
+        *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (*memory != MAP_FAILED)
+        return fd;
+    const int error = -errno;
+    close(fd);
+    return error;
+}
+
+void gm_engine_end_ledger(int fd, void *memory, size_t bytes)
+{
+    munmap(memory, bytes);
+    close(fd);
+}
+
 int gm_engine_open_ledger(struct gm_engine *engine)
 {
     const struct gm_table *table = engine->table;
@@ -21,24 +43,15 @@ int gm_engine_open_ledger(struct gm_engine *engine)
         ledger.pages[tier] =
             (uint32_t)(gm_stores_cap(engine->stores, (enum gm_tier)tier) >> GM_CHUNK_SHIFT);
     const size_t bytes = gm_ledger_size(&ledger);
-    void *memory = MAP_FAILED;
-    int error;
-    if (bytes == 0)
-        return -EOVERFLOW;
-    const int fd = memfd_create("gpumux-ledger", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    void *memory;
+    const int fd = bytes > 0 ? gm_engine_make_ledger("gpumux-ledger", bytes, &memory) : -EOVERFLOW;
     if (fd < 0)
-        return -errno;
-    if (ftruncate(fd, (off_t)bytes) || fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK))
-        goto fail;
-    memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED)
-        goto fail;
+        return fd;
     gm_ledger_init(&ledger, memory);
     /* Where the GPU cannot count copies out there is none: it would not be exact. */
     if (engine->cuda.cuMemHostRegister_v2(gm_ledger_out(&ledger), GM_LEDGER_PAGE, 0) !=
         CUDA_SUCCESS) {
-        munmap(memory, bytes);
-        close(fd);
+        gm_engine_end_ledger(fd, memory, bytes);
         return 0;
     }
     engine->ledger.fd = fd;
@@ -51,11 +64,6 @@ int gm_engine_open_ledger(struct gm_engine *engine)
         gm_stores_keep(engine->stores, (enum gm_tier)tier,
                        gm_ledger_chains(&ledger, (enum gm_tier)tier));
     return 0;
-
-fail:
-    error = -errno;
-    close(fd);
-    return error;
 }
 
 void gm_engine_close_ledger(struct gm_engine *engine)
@@ -64,7 +72,6 @@ void gm_engine_close_ledger(struct gm_engine *engine)
         return;
     gm_table_keep_ledger(engine->table, &(struct gm_ledger){0});
     engine->cuda.cuMemHostUnregister((char *)engine->ledger.memory + GM_LEDGER_PAGE);
-    munmap(engine->ledger.memory, engine->ledger.bytes);
-    close(engine->ledger.fd);
+    gm_engine_end_ledger(engine->ledger.fd, engine->ledger.memory, engine->ledger.bytes);
     engine->ledger.memory = NULL;
 }

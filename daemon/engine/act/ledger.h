@@ -1,11 +1,17 @@
 /*
  * The memory of an engine's ledger (core/ledger.h): a memfd, which outlives the daemon where
- * somebody else has it, too. Owns gm_engine.ledger. Called by open.c.
+ * somebody else has it, too. Owns gm_engine.ledger. Called by open.c; keep.c
+ * has the machine's.
  */
 #ifndef GM_DAEMON_ENGINE_ACT_LEDGER_H
 #define GM_DAEMON_ENGINE_ACT_LEDGER_H
 
 #include "daemon/engine/state/state.h"
+
+/* Zeroed memory of `bytes` that outlives the daemon where somebody else has its descriptor, too,
+ * and whose size nobody changes. Returns that, or -errno. */
+int gm_engine_make_ledger(const char *name, size_t bytes, void **memory);
+void gm_engine_end_ledger(int fd, void *memory, size_t bytes);
 
 /* Before the first app, after the mover and the tiers. 0, or -errno. Where the driver
  * cannot count copies out, there is no ledger, which is no error. */

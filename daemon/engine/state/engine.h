@@ -131,6 +131,7 @@ struct gm_wishes {
 struct gm_newcomer {
     struct gm_session *session;
     pid_t pid;
+    uint64_t started; /* its process, as the system counts: tells it from a later one of that pid */
     uid_t uid;
     const char *name;
     struct gm_wishes wishes;

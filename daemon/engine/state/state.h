@@ -86,6 +86,7 @@ struct gm_client {
     int fds[2]; /* of both areas; -1. That of `ctl` until WELCOME is sent */
     uint32_t id;
     pid_t pid;
+    uint64_t started; /* ... its process: struct gm_newcomer */
     uid_t uid;
     char name[64];
     struct gm_wishes wishes;

@@ -1,0 +1,78 @@
+/* The machine's ledger: see keep.h. */
+#include "daemon/engine/keep.h"
+
+#include <string.h>
+
+#include "daemon/core/sched_account.h"
+#include "daemon/engine/act/ledger.h"
+#include "daemon/engine/state/groups.h"
+#include "daemon/engine/state/state.h"
+
+_Static_assert(GM_CLIENTS_GPUS == GM_GPUS_MAX, "a client may use each of them");
+
+int gm_keep_open(struct gm_keep *keep, uint32_t max_clients)
+{
+    void *memory;
+    keep->bytes = gm_clients_size(max_clients);
+    const int fd = gm_engine_make_ledger("gpumux-clients", keep->bytes, &memory);
+    if (fd < 0)
+        return fd;
+    keep->fd = fd;
+    gm_clients_init(&keep->clients, memory, max_clients);
+    return 0;
+}
+
+void gm_keep_close(struct gm_keep *keep)
+{
+    gm_engine_end_ledger(keep->fd, keep->clients.memory, keep->bytes);
+}
+
+/* Settings select programs, not GPUs: they are the same on each. */
+static void fill_settings(struct gm_client_record *record, const struct gm_app *app)
+{
+    gm_client_settings_from(&record->admin, &app->policy.admin);
+    gm_client_settings_from(&record->own, &app->policy.own);
+    record->said = app->policy.said;
+    record->pauser = app->policy.pauser;
+    record->is_paused_by_rule = app->policy.is_paused_by_rule;
+}
+
+static void fill_turns(struct gm_client_record *record, const struct gm_engine *engine,
+                       uint32_t index, uint32_t id)
+{
+    struct gm_sched_account account;
+    if (!gm_sched_account(engine->sched, engine->now, engine->apps[id].unit, &account))
+        return;
+    record->turns[index].level = account.level;
+    record->turns[index].charged_ns = account.charged_ns;
+}
+
+void gm_keep_client(struct gm_keep *keep, const struct gm_client *client)
+{
+    struct gm_client_record record = {.pid = (uint32_t)client->pid,
+                                      .uid = client->uid,
+                                      .started = client->started,
+                                      .group_of = client->group->clients->id,
+                                      .epoch = client->epoch,
+                                      .class = client->wishes.class,
+                                      .oversize = client->wishes.oversize,
+                                      .cap_is = client->wishes.cap_is,
+                                      .has_part = client->wishes.has_part,
+                                      .cap = client->wishes.cap};
+    memcpy(record.name, client->name, strlen(client->name));
+    memcpy(record.group, client->group->name, strlen(client->group->name));
+    for (uint32_t i = GM_GPUS_MAX; i-- > 0;) {
+        const struct gm_engine *engine = client->engines[i];
+        if (!engine)
+            continue;
+        record.engines |= 1u << i;
+        fill_settings(&record, &engine->apps[client->id]);
+        fill_turns(&record, engine, i, client->id);
+    }
+    gm_clients_write(&keep->clients, client->id, &record);
+}
+
+void gm_keep_end(struct gm_keep *keep, uint32_t id)
+{
+    gm_clients_end(&keep->clients, id);
+}
