@@ -6,8 +6,15 @@
 #define LIVE (1ull << 55) /* in the word that makes a record count */
 #define NO_INDEX 0xffffffffull
 
-enum { APP_WORDS = 1, ALLOCATION_WORDS = 3, CHUNK_WORDS = 4, FRAME_WORDS = 3 };
-enum { ALLOCATION_VA, ALLOCATION_BYTES, ALLOCATION_COMMIT };
+enum { APP_WORDS = 1, ALLOCATION_WORDS = 6, CHUNK_WORDS = 4, FRAME_WORDS = 3 };
+enum {
+    ALLOCATION_VA,
+    ALLOCATION_BYTES,
+    ALLOCATION_COMMIT,
+    ALLOCATION_SHARE,
+    ALLOCATION_NONCE,
+    ALLOCATION_NONCE_TOO
+};
 enum { CHUNK_ID, CHUNK_PLACE, CHUNK_PAGE, CHUNK_NUMBER };
 enum { FRAME_COMMIT, FRAME_PAGE, FRAME_UID };
 
@@ -205,6 +212,7 @@ void gm_ledger_begin_allocation(const struct gm_ledger *ledger, uint32_t at, uin
 {
     if (!ledger->words)
         return;
+    store(ledger, GM_LEDGER_ALLOCATION, at, ALLOCATION_SHARE, 0);
     store(ledger, GM_LEDGER_ALLOCATION, at, ALLOCATION_VA, va >> GM_CHUNK_SHIFT);
     store(ledger, GM_LEDGER_ALLOCATION, at, ALLOCATION_BYTES, bytes >> GM_CHUNK_SHIFT);
 }
@@ -217,6 +225,16 @@ void gm_ledger_commit_allocation(const struct gm_ledger *ledger, uint32_t at, ui
               LIVE | (is_freed ? IS_FREED : 0) | app);
 }
 
+void gm_ledger_share_allocation(const struct gm_ledger *ledger, uint32_t at, uint32_t share,
+                                const uint64_t nonce[2])
+{
+    if (!ledger->words)
+        return;
+    store(ledger, GM_LEDGER_ALLOCATION, at, ALLOCATION_NONCE, nonce[0] & GM_LEDGER_NONCE);
+    store(ledger, GM_LEDGER_ALLOCATION, at, ALLOCATION_NONCE_TOO, nonce[1] & GM_LEDGER_NONCE);
+    store(ledger, GM_LEDGER_ALLOCATION, at, ALLOCATION_SHARE, share);
+}
+
 void gm_ledger_end_allocation(const struct gm_ledger *ledger, uint32_t at)
 {
     if (ledger->words)
@@ -226,22 +244,30 @@ void gm_ledger_end_allocation(const struct gm_ledger *ledger, uint32_t at)
 enum gm_ledger_outcome gm_ledger_allocation(const struct gm_ledger *ledger, uint32_t at,
                                             struct gm_ledger_allocation *is)
 {
-    uint64_t commit, va, pages;
+    uint64_t commit, va, pages, share, nonce[2] = {0};
     if (!load(ledger, GM_LEDGER_ALLOCATION, at, ALLOCATION_COMMIT, &commit))
         return GM_LEDGER_BROKEN;
     if (commit == 0) /* the others may be of one that was being made */
         return GM_LEDGER_NONE;
     if (!load(ledger, GM_LEDGER_ALLOCATION, at, ALLOCATION_VA, &va) ||
-        !load(ledger, GM_LEDGER_ALLOCATION, at, ALLOCATION_BYTES, &pages))
+        !load(ledger, GM_LEDGER_ALLOCATION, at, ALLOCATION_BYTES, &pages) ||
+        !load(ledger, GM_LEDGER_ALLOCATION, at, ALLOCATION_SHARE, &share))
+        return GM_LEDGER_BROKEN;
+    /* Without a share the nonce may be of one that was being made. */
+    if (share != 0 && (!load(ledger, GM_LEDGER_ALLOCATION, at, ALLOCATION_NONCE, &nonce[0]) ||
+                       !load(ledger, GM_LEDGER_ALLOCATION, at, ALLOCATION_NONCE_TOO, &nonce[1])))
         return GM_LEDGER_BROKEN;
     *is = (struct gm_ledger_allocation){.va = va << GM_CHUNK_SHIFT,
                                         .bytes = pages << GM_CHUNK_SHIFT,
                                         .app = (uint32_t)commit,
-                                        .is_freed = (commit & IS_FREED) != 0};
+                                        .is_freed = (commit & IS_FREED) != 0,
+                                        .share = (uint32_t)share,
+                                        .nonce = {nonce[0], nonce[1]}};
     const bool is_known = (commit & ~(LIVE | IS_FREED | NO_INDEX)) == 0 && (commit & LIVE);
     const uint64_t most = UINT64_MAX >> GM_CHUNK_SHIFT;
-    return is_known && is->app < ledger->max_apps && va <= most && pages > 0 && pages <= most &&
-                   is->va + is->bytes > is->va && gm_chunk_count(is->bytes) <= ledger->max_chunks
+    return is_known && share <= UINT32_MAX && is->app < ledger->max_apps && va <= most &&
+                   pages > 0 && pages <= most && is->va + is->bytes > is->va &&
+                   gm_chunk_count(is->bytes) <= ledger->max_chunks
                ? GM_LEDGER_IS
                : GM_LEDGER_BROKEN;
 }

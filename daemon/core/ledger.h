@@ -23,7 +23,7 @@
  *   page 1     `out`, alone: the GPU writes there
  *   then, by slots of the table
  *   app        {uid, live}
- *   allocation {va} {bytes} {app, live, is freed}
+ *   allocation {va} {bytes} {app, live, is freed} {share} {nonce} {nonce}: shared once `share` counts
  *   chunk      {allocation, ordinal in it} {place} {page} {number}: the last two for OUT alone
  *   frame      {class, share, flags, live} {page} {uid}: the first one counts
  *   imports    a bit an app and frame
@@ -97,7 +97,10 @@ struct gm_ledger_allocation {
     uint64_t va, bytes;
     uint32_t app;
     bool is_freed;
+    uint32_t share;    /* its number, from 1; 0: it is not shared */
+    uint64_t nonce[2]; /* ... and what else its name has: GM_LEDGER_NONCE bits each */
 };
+#define GM_LEDGER_NONCE ((1ull << 56) - 1)
 
 struct gm_ledger_frame {
     uint32_t share, page, uid;
@@ -123,6 +126,9 @@ void gm_ledger_begin_allocation(const struct gm_ledger *ledger, uint32_t allocat
                                 uint64_t bytes);
 void gm_ledger_commit_allocation(const struct gm_ledger *ledger, uint32_t allocation, uint32_t app,
                                  bool is_freed);
+/* It is shared, by this name: all of its frames say so already. */
+void gm_ledger_share_allocation(const struct gm_ledger *ledger, uint32_t allocation, uint32_t share,
+                                const uint64_t nonce[2]);
 void gm_ledger_end_allocation(const struct gm_ledger *ledger, uint32_t allocation);
 /* A new chunk, which is nowhere. */
 void gm_ledger_add_chunk(const struct gm_ledger *ledger, uint32_t chunk, uint32_t allocation,

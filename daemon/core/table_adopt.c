@@ -187,18 +187,24 @@ static const char *place_at_page(struct gm_table *table, const struct gm_adoptio
 }
 
 /* What the chunk's frame says of it. One that is condemned is not, as there is still data in it. */
-static void fix(struct gm_table *table, const struct gm_adoption *adoption, uint32_t chunk)
+static const char *fix(struct gm_table *table, const struct gm_adoption *adoption, uint32_t chunk)
 {
     const uint32_t index = table->chunks[chunk].frame;
     struct gm_ledger_frame frame = {.share = 0};
+    struct gm_ledger_allocation allocation = {.share = 0};
     if (index != GM_NONE)
         gm_ledger_frame(adoption->from, index, &frame);
-    if (frame.share != 0 && gm_chunk_is_settled(&table->chunks[chunk])) {
+    gm_ledger_allocation(adoption->from, table->chunks[chunk].allocation, &allocation);
+    if (allocation.share != 0 && frame.share != allocation.share)
+        return "a shared chunk is in a frame that is not";
+    /* Frames alone: it was being shared, and its program asks again. */
+    if (allocation.share != 0 && gm_chunk_is_settled(&table->chunks[chunk])) {
         gm_table_fix_chunk(table, chunk, frame.share);
     } else if (table->chunks[chunk].state == GM_CHUNK_ON_HOST) {
         gm_table_unmap(table, chunk);
         end_map(table, chunk);
     }
+    return NULL;
 }
 
 static const char *adopt_places(struct gm_table *table, struct gm_adoption *adoption,
@@ -217,9 +223,10 @@ static const char *adopt_places(struct gm_table *table, struct gm_adoption *adop
             wrong = place_in_frame(table, i, place.index);
         else if (place.where == GM_LEDGER_AT_PAGE)
             wrong = place_at_page(table, adoption, scratch, i, &place);
+        if (!wrong)
+            wrong = fix(table, adoption, i);
         if (wrong)
             return fault(adoption, GM_LEDGER_CHUNK, i, wrong);
-        fix(table, adoption, i);
     }
     return NULL;
 }

@@ -236,11 +236,12 @@ void gm_table_set_comes_until(struct gm_table *table, uint32_t index, uint64_t u
     gm_allocation_at(table, index)->comes_until = until;
 }
 
-void gm_table_fix(struct gm_table *table, uint32_t index, uint32_t share)
+void gm_table_fix(struct gm_table *table, uint32_t index, uint32_t share, const uint64_t nonce[2])
 {
     assert(gm_table_can_fix(table, index) && share != 0);
     for (uint32_t c = table->allocations[index].first; c != GM_NONE; c = table->chunks[c].sibling)
         gm_table_fix_chunk(table, c, share);
+    gm_ledger_share_allocation(&table->ledger, index, share, nonce);
     table->is_plan_stale = true;
 }
 

@@ -50,7 +50,8 @@ void gm_table_refuse(struct gm_table *table, uint32_t allocation);
 uint32_t gm_table_find_allocation(const struct gm_table *table, uint32_t app, uint64_t va);
 /* Fix all chunks of an allocation, and their frames, as part of what has the number `share`, which
  * is not 0. All of them are settled. */
-void gm_table_fix(struct gm_table *table, uint32_t allocation, uint32_t share);
+void gm_table_fix(struct gm_table *table, uint32_t allocation, uint32_t share,
+                  const uint64_t nonce[2]);
 /* It is to come to the GPU first, until then (ns; engine time); 0: no more. */
 void gm_table_set_comes_until(struct gm_table *table, uint32_t allocation, uint64_t until);
 /* Whether it can be fixed: it is live and whole. */

@@ -86,7 +86,7 @@ static void change(struct gm_ledger *ledger, size_t bytes, const uint8_t *op)
     uint64_t *heads[] = {&head->magic,      &head->version,    &head->max_apps,
                          &head->max_chunks, &head->max_frames, &head->pages[GM_TIER_PAGED],
                          &head->made};
-    switch (op[0] % 10) {
+    switch (op[0] % 11) {
     case 0:
         ledger->words[a % (bytes / 8)] ^= 1ull << (b % 64);
         break;
@@ -126,6 +126,9 @@ static void change(struct gm_ledger *ledger, size_t bytes, const uint8_t *op)
                                                       .class = op[11] % 6,
                                                       .is_host = flags & 1,
                                                       .is_condemned = flags & 2});
+        break;
+    case 9:
+        gm_ledger_share_allocation(ledger, a % CHUNKS, more, (const uint64_t[2]){b, flags});
         break;
     default:
         gm_ledger_set_import(ledger, a % APPS, b % FRAMES, flags & 1);

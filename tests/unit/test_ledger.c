@@ -43,6 +43,7 @@ static struct gm_adoption adoption;
 static int set_up(void **state)
 {
     (void)state;
+    ledger = most;
     bytes = gm_ledger_size(&most);
     memory = calloc(1, bytes);
     copy = calloc(1, bytes);
@@ -206,6 +207,48 @@ static void test_stores(void **state)
     assert_int_equal(refused, 0);
 }
 
+/* It is shared as a whole, and has its name then. */
+static void on_share(void *arg, enum gm_ledger_kind kind, uint32_t slot)
+{
+    uint32_t fixed = 0;
+    (void)arg, (void)kind, (void)slot;
+    stores++;
+    assert_null(read_it(0));
+    for (uint32_t i = 0; i < 3; i++)
+        fixed += made->chunks[i].is_fixed;
+    assert_int_equal(fixed, 0);
+}
+
+static void test_share(void **state)
+{
+    const uint64_t nonce[2] = {GM_LEDGER_NONCE - 1, 7};
+    struct gm_ledger_allocation is;
+    (void)state;
+    begin();
+    for (uint32_t i = 0; i < 3; i++)
+        fill(i);
+    stores = 0;
+    ledger.on_store = on_share;
+    gm_table_keep_ledger(table, &ledger);
+    gm_table_fix(table, 0, 9, nonce);
+    assert_int_equal(stores, 3 * 3 + 3); /* frames, and what shares them */
+    ledger.on_store = NULL;
+    gm_table_keep_ledger(table, &ledger);
+    assert_null(read_it(0));
+    for (uint32_t i = 0; i < 6; i++)
+        assert_int_equal(made->chunks[i].is_fixed, i < 3);
+    assert_int_equal(gm_ledger_allocation(&ledger, 0, &is), GM_LEDGER_IS);
+    assert_true(is.share == 9 && is.nonce[0] == nonce[0] && is.nonce[1] == nonce[1]);
+    /* What is shared and not fixed cannot be. */
+    gm_ledger_share_allocation(&ledger, 1, 4, nonce);
+    assert_string_equal(read_it(0), "a shared chunk is in a frame that is not");
+    /* The next one in its place is not shared. */
+    gm_ledger_begin_allocation(&ledger, 1, VA, GM_CHUNK_MIN);
+    gm_ledger_commit_allocation(&ledger, 1, 1, false);
+    assert_int_equal(gm_ledger_allocation(&ledger, 1, &is), GM_LEDGER_IS);
+    assert_int_equal(is.share, 0);
+}
+
 static void test_head(void **state)
 {
     (void)state;
@@ -253,7 +296,7 @@ static void test_flips(void **state)
     begin();
     fill(0);
     copied_to(1, GM_TIER_PAGED, 3);
-    const uint64_t *imports = memory + 2 * GM_LEDGER_PAGE / 8 + APPS + 7 * CHUNKS + 3 * FRAMES;
+    const uint64_t *imports = memory + 2 * GM_LEDGER_PAGE / 8 + APPS + 10 * CHUNKS + 3 * FRAMES;
     for (uint64_t *word = memory + 2 * GM_LEDGER_PAGE / 8; word < imports; word++) {
         if (*word == 0)
             continue;
@@ -318,8 +361,9 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        LEDGER(test_places), LEDGER(test_out),   LEDGER(test_freed), LEDGER(test_stores),
-        LEDGER(test_head),   LEDGER(test_flips), LEDGER(test_cost),  cmocka_unit_test(test_hostile),
+        LEDGER(test_places), LEDGER(test_out),   LEDGER(test_freed),
+        LEDGER(test_stores), LEDGER(test_head),  LEDGER(test_flips),
+        LEDGER(test_cost),   LEDGER(test_share), cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

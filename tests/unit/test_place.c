@@ -322,11 +322,11 @@ static void test_bound_chunks(void **state)
         hot->heat = 100 * GM_PLACE_FLOOR;
         uint64_t room = 32 * MIB;
         if (what == 1) {
-            gm_table_fix(world.table, gpu, 1);
+            gm_table_fix(world.table, gpu, 1, (const uint64_t[2]){1, 2});
             room = 0; /* beside what is fixed */
         }
         if (what == 2)
-            gm_table_fix(world.table, host, 1);
+            gm_table_fix(world.table, host, 1, (const uint64_t[2]){1, 2});
         if (what == 3)
             hot->state = GM_CHUNK_MAPPING;
         if (what == 4)

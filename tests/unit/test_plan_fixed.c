@@ -94,7 +94,7 @@ static void change_something(struct fixed_world *fixed, uint32_t app)
     } else if (what == 2 && newest != GM_NONE && gm_table_can_fix(table, newest) &&
                !chunk_of(world, table->allocations[newest].first)->is_fixed &&
                may_fix(world, app, table->allocations[newest].bytes)) {
-        gm_table_fix(table, newest, 1);
+        gm_table_fix(table, newest, 1, (const uint64_t[2]){1, 2});
     } else if (movable(world, app) + bytes + table->fixed <= table->budget &&
                table->committed + bytes <= 3 * table->budget) {
         allocate(world, app, bytes);
@@ -175,7 +175,7 @@ static void test_half(void **state)
     assert_false(gm_table_can_fix(world->table, shared)); /* it is not there yet */
     struct gm_plan plan = plan_for(world, &a, 1, NULL, 0);
     carry_out(world, &plan);
-    gm_table_fix(world->table, shared, 1);
+    gm_table_fix(world->table, shared, 1, (const uint64_t[2]){1, 2});
     world_check(world);
     assert_int_equal(world->table->fixed, 128 * MIB);
     assert_int_equal(world->table->apps[a].resident, 128 * MIB);

@@ -101,7 +101,7 @@ static void test_who_can_have_one(void **state)
     chunk->page = GM_NONE;
     expect_wrong(one, GM_SHADOW_EV_KEEP);
     chunk->page = 7;
-    gm_table_fix(world.table, chunk->allocation, 1);
+    gm_table_fix(world.table, chunk->allocation, 1, (const uint64_t[2]){1, 2});
     expect_wrong(one, GM_SHADOW_EV_KEEP);
     const uint32_t other = on_gpu(1);
     leave(other);

@@ -120,6 +120,8 @@ static struct gm_share *make_share(struct gm_engine *engine, uint32_t id, uint32
         free(share);
         return NULL;
     }
+    share->nonce[0] &= GM_LEDGER_NONCE;
+    share->nonce[1] &= GM_LEDGER_NONCE;
     engine->next_share += engine->next_share == UINT32_MAX ? 2 : 1; /* never 0 */
     share->id = engine->next_share;
     share->owner = id;
@@ -182,7 +184,7 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         return;
     }
     gm_engine_drop_shadows(engine, index);
-    gm_table_fix(engine->table, index, share->id);
+    gm_table_fix(engine->table, index, share->id, share->nonce);
     gm_engine_fit(engine, engine->table->allocations[index].app);
     gm_engine_emit(engine,
                    &(struct gm_event){.kind = GM_EVENT_SHARED,

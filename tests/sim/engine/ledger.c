@@ -133,12 +133,36 @@ static void on_store(void *arg, enum gm_ledger_kind kind, uint32_t slot)
     machine.sums.ledgers++;
 }
 
+/* What is shared is, by its name. */
+static void check_shares(const struct gm_engine *engine)
+{
+    const struct gm_table *table = engine->table;
+    struct gm_ledger_allocation is;
+    uint32_t n = 0;
+    for (const struct gm_share *share = engine->shares; share; share = share->next) {
+        if (share->owner == GM_NONE)
+            continue; /* nobody can open it any more */
+        const uint32_t at = gm_table_find_allocation(table, share->owner, share->va);
+        require(at != GM_NONE && gm_ledger_allocation(&table->ledger, at, &is) == GM_LEDGER_IS &&
+                    is.share == share->id && is.nonce[0] == share->nonce[0] &&
+                    is.nonce[1] == share->nonce[1],
+                "the ledger does not have share %u", share->id);
+        n++;
+    }
+    for (uint32_t at = 0; at < table->max_chunks; at++)
+        if (gm_ledger_allocation(&table->ledger, at, &is) == GM_LEDGER_IS && !is.is_freed &&
+            is.share != 0)
+            n--;
+    require(n == 0, "the ledger of GPU %u has a share that is none", engine->config.index);
+}
+
 void ledger_run(uint32_t gpu)
 {
     if (machine.is_lost || draw(&chance, RARELY) != 0)
         return;
     const char *differs =
         gm_table_compare(machine.daemon.engines[gpu]->table, adopt(gpu, "after a step"));
+    check_shares(machine.daemon.engines[gpu]);
     require(!differs, "the ledger of GPU %u is not the table: %s", gpu, differs);
     machine.sums.ledgers++;
 }
