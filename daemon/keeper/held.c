@@ -6,8 +6,9 @@
 
 bool gm_held_is_key(const struct gm_keeper_item *item)
 {
-    return item->kind < GM_KEEPER_KINDS && item->gpu < GM_KEEPER_GPUS && item->reserved == 0 &&
-           item->slot < GM_KEEPER_SLOTS;
+    return item->kind < GM_KEEPER_KINDS &&
+           item->gpu < (item->kind == GM_KEEPER_LEASE ? 1 : GM_KEEPER_GPUS) &&
+           item->reserved == 0 && item->slot < GM_KEEPER_SLOTS;
 }
 
 static struct gm_held_slot *find(const struct gm_held *held, const struct gm_keeper_item *item)

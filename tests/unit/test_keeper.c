@@ -25,7 +25,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
-#include "daemon/keeper/protocol.h"
+#include "daemon/keeper/client.h"
 
 #define PATIENCE_MS 60000 /* for what happens at once, on a busy machine */
 
@@ -139,13 +139,13 @@ static bool receive(int fd)
     return true;
 }
 
-static int daemon_comes(void)
+static struct gm_keeper daemon_comes(void)
 {
-    const int fd = reach();
-    assert_true(send_message(fd, GM_KEEPER_HELLO, 0, NULL, 0));
-    assert_true(receive(fd));
-    assert_int_equal(message.type, GM_KEEPER_HELLO_IS);
-    return fd;
+    struct gm_keeper is = {.fd = -1};
+    for (int i = 0; gm_keeper_open(&is, path) != 0 && i < PATIENCE_MS; i++)
+        usleep(1000);
+    assert_true(is.fd >= 0);
+    return is;
 }
 
 /* A memfd that has this number in it. */
@@ -156,91 +156,141 @@ static int memory_of(uint64_t number)
     return fd;
 }
 
-static uint32_t put(int fd, uint8_t kind, uint32_t first, uint32_t n)
+static int put(struct gm_keeper *to, uint8_t kind, uint32_t first, uint32_t n)
 {
+    struct gm_keeper_item items[GM_KEEPER_FDS];
     int files[GM_KEEPER_FDS];
     for (uint32_t i = 0; i < n; i++) {
-        message.items[i] =
-            (struct gm_keeper_item){.kind = kind, .gpu = 1, .slot = first + i, .id = 7 * first + i};
+        items[i] = (struct gm_keeper_item){
+            .kind = kind, .gpu = kind != GM_KEEPER_LEASE, .slot = first + i, .id = 7 * first + i};
         files[i] = memory_of(1000 * kind + first + i);
     }
-    assert_true(send_message(fd, GM_KEEPER_PUT, n, files, n));
+    const int error = gm_keeper_put(to, items, files, n);
     for (uint32_t i = 0; i < n; i++)
         close(files[i]);
-    assert_true(receive(fd));
-    assert_int_equal(message.type, GM_KEEPER_PUT_IS);
-    return message.error;
+    return error;
 }
 
 /* All that is held, with its contents. How many. */
-static uint32_t take_all(int fd)
+static uint32_t take_all(struct gm_keeper *from)
 {
-    uint32_t all = 0, count = 0;
-    do {
-        assert_true(send_message(fd, GM_KEEPER_TAKE, count > 0, NULL, 0));
-        assert_true(receive(fd));
-        assert_int_equal(message.type, GM_KEEPER_GIVE);
-        assert_int_equal(n_fds, message.count);
-        count = message.count;
-        for (uint32_t i = 0; i < count; i++) {
+    struct gm_keeper_item items[GM_KEEPER_FDS], last;
+    uint32_t all = 0;
+    int count;
+    while ((count = gm_keeper_take(from, all > 0 ? &last : NULL, items, fds)) > 0) {
+        for (int i = 0; i < count; i++) {
             uint64_t number = 0;
-            if (message.items[i].kind != GM_KEEPER_LEASE) {
+            if (items[i].kind != GM_KEEPER_LEASE) {
                 assert_int_equal(pread(fds[i], &number, sizeof number, 0), sizeof number);
-                assert_int_equal(number, 1000u * message.items[i].kind + message.items[i].slot);
+                assert_int_equal(number, 1000u * items[i].kind + items[i].slot);
             }
             close(fds[i]);
         }
-        all += count;
-        if (count > 0)
-            message.items[0] = message.items[count - 1];
-    } while (count > 0);
+        last = items[count - 1];
+        all += (uint32_t)count;
+    }
+    assert_int_equal(count, 0);
     return all;
 }
 
 static void test_outlives(void **state)
 {
     (void)state;
-    int fd = daemon_comes();
-    assert_int_equal(put(fd, 3, 0, GM_KEEPER_FDS), 0);
-    assert_int_equal(put(fd, 3, 5000, 40), 0);
-    assert_int_equal(put(fd, 2, 9, 1), 0);
-    assert_int_equal(put(fd, 2, 9, 1), 0); /* in its place */
-    close(fd);
-    fd = daemon_comes();
-    assert_int_equal(take_all(fd), GM_KEEPER_FDS + 41);
+    struct gm_keeper_item items[GM_KEEPER_FDS];
+    struct gm_keeper first = daemon_comes();
+    assert_int_equal(put(&first, 3, 0, GM_KEEPER_FDS), 0);
+    assert_int_equal(put(&first, 3, 5000, 40), 0);
+    assert_int_equal(put(&first, 2, 9, 1), 0);
+    assert_int_equal(put(&first, 2, 9, 1), 0); /* in its place */
+    gm_keeper_close(&first);
+    struct gm_keeper next = daemon_comes();
+    assert_int_equal(take_all(&next), GM_KEEPER_FDS + 41);
     for (uint32_t i = 0; i < 40; i++)
-        message.items[i] = (struct gm_keeper_item){.kind = 3, .gpu = 1, .slot = 5000 + i};
-    assert_true(send_message(fd, GM_KEEPER_DROP, 40, NULL, 0));
-    assert_true(receive(fd));
-    assert_int_equal(message.type, GM_KEEPER_DROPPED);
-    assert_int_equal(take_all(fd), GM_KEEPER_FDS + 1);
+        items[i] = (struct gm_keeper_item){.kind = 3, .gpu = 1, .slot = 5000 + i};
+    assert_int_equal(gm_keeper_drop(&next, items, 40), 0);
+    assert_int_equal(gm_keeper_drop(&next, items, 40), 0); /* no mistake */
+    assert_int_equal(take_all(&next), GM_KEEPER_FDS + 1);
 
     /* The newest is the daemon. */
-    const int other = daemon_comes();
-    assert_false(receive(fd));
-    assert_int_equal(take_all(other), GM_KEEPER_FDS + 1);
-    close(fd);
+    struct gm_keeper other = daemon_comes();
+    assert_int_equal(put(&next, 3, 0, 1), -ENOTCONN);
+    assert_int_equal(next.fd, -1);
+    assert_int_equal(gm_keeper_drop(&next, items, 1), -ENOTCONN);
+    assert_int_equal(gm_keeper_take(&next, NULL, items, fds), -ENOTCONN);
+    assert_int_equal(take_all(&other), GM_KEEPER_FDS + 1);
 
     /* It is asked to end. */
     int status = 0;
-    assert_true(send_message(other, GM_KEEPER_BYE, 0, NULL, 0));
+    gm_keeper_end(&other);
     assert_int_equal(waitpid(keeper, &status, 0), keeper);
     keeper = -1;
     assert_int_equal(status, 0);
     assert_int_equal(access(path, F_OK), -1);
-    close(other);
+    assert_int_equal(gm_keeper_open(&other, path), -ENOENT);
+}
+
+/* A keeper that says what is no answer, or nothing: whoever asked goes on without it. */
+static void test_liar(void **state)
+{
+    (void)state;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct gm_keeper_item items[GM_KEEPER_FDS];
+    tear_down(NULL);
+    keeper = -1;
+    strcpy(folder, "/tmp/gm-keeper.XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/keeper.sock", folder);
+    strcpy(address.sun_path, path);
+    const int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    for (int lie = 0; lie < 8; lie++) {
+        struct gm_keeper is = {.fd = -1};
+        const pid_t liar = fork();
+        if (liar == 0) {
+            const int fd = accept(listener, NULL, NULL), file = memory_of(1);
+            receive(fd);
+            send_message(fd, GM_KEEPER_HELLO_IS, 0, NULL, 0);
+            receive(fd);
+            message.error = lie == 1 ? EPERM : 0;
+            message.items[0].slot = lie == 5 ? 3 : 9; /* where it was asked from */
+            message.items[0].reserved = lie == 6;
+            if (lie == 0)
+                send_bytes(fd, 5, NULL, 0);
+            else if (lie == 7)
+                pause();
+            else
+                send_message(fd, lie == 2 ? GM_KEEPER_DROPPED : GM_KEEPER_GIVE, lie > 2, &file,
+                             lie == 3 ? 0 : 1);
+            _exit(0);
+        }
+        assert_int_equal(gm_keeper_open(&is, path), 0);
+        const struct gm_keeper_item from = {.kind = 1, .gpu = 1, .slot = lie == 5 ? 3 : 2};
+        const int count = gm_keeper_take(&is, &from, items, fds);
+        if (lie == 4) { /* the truth */
+            assert_int_equal(count, 1);
+            close(fds[0]);
+        } else {
+            assert_int_equal(count, -ENOTCONN);
+            assert_int_equal(is.fd, -1);
+        }
+        gm_keeper_close(&is);
+        kill(liar, SIGKILL);
+        waitpid(liar, NULL, 0);
+    }
+    close(listener);
 }
 
 /* What is none ends its connection, and nothing else. */
 static void test_broken(void **state)
 {
     (void)state;
-    int fd = daemon_comes();
-    assert_int_equal(put(fd, 1, 0, 5), 0);
-    close(fd);
+    struct gm_keeper is = daemon_comes();
+    assert_int_equal(put(&is, 1, 0, 5), 0);
+    gm_keeper_close(&is);
     const int file = memory_of(1);
-    for (int kind = 0; kind < 12; kind++) {
-        fd = kind < 10 ? daemon_comes() : reach();
+    for (int kind = 0; kind < 13; kind++) {
+        const int fd = kind < 11 ? daemon_comes().fd : reach();
         memset(&message, 0, sizeof message);
         message.version = GM_KEEPER_VERSION;
         message.type = GM_KEEPER_PUT;
@@ -278,7 +328,10 @@ static void test_broken(void **state)
         case 9:
             message.type = GM_KEEPER_DROP;
             break; /* a descriptor without an item */
-        case 10:
+        case 10:   /* a lease is of the machine */
+            message.items[0] = (struct gm_keeper_item){.kind = GM_KEEPER_LEASE, .gpu = 1};
+            break;
+        case 11:
             break; /* before HELLO */
         default:
             message.type = GM_KEEPER_BYE, message.count = 0, files = 0;
@@ -291,31 +344,31 @@ static void test_broken(void **state)
         close(fd);
     }
     close(file);
-    fd = daemon_comes();
-    assert_int_equal(take_all(fd), 5);
-    close(fd);
+    is = daemon_comes();
+    assert_int_equal(take_all(&is), 5);
+    gm_keeper_close(&is);
 }
 
 static void test_flood(void **state)
 {
     (void)state;
-    int fd = daemon_comes();
-    assert_int_equal(put(fd, 1, 0, 5), 0);
+    struct gm_keeper is = daemon_comes();
+    assert_int_equal(put(&is, 1, 0, 5), 0);
     for (int i = 0; i < 3000; i++) { /* who says nothing makes room */
         const int guest = try_connect();
         if (guest >= 0 && i % 2)
             close(guest);
     }
-    assert_int_equal(take_all(fd), 5);
+    assert_int_equal(take_all(&is), 5);
     /* Who does not read is let go. */
     int asked = 0;
-    while (asked < 100000 && send_message(fd, GM_KEEPER_TAKE, 0, NULL, 0))
+    while (asked < 100000 && send_message(is.fd, GM_KEEPER_TAKE, 0, NULL, 0))
         asked++;
     assert_true(asked < 100000);
-    close(fd);
-    fd = daemon_comes();
-    assert_int_equal(take_all(fd), 5);
-    close(fd);
+    gm_keeper_close(&is);
+    is = daemon_comes();
+    assert_int_equal(take_all(&is), 5);
+    gm_keeper_close(&is);
     for (int i = 3; i < 4000; i++)
         close(i);
 }
@@ -324,17 +377,18 @@ static void test_flood(void **state)
 static void test_too_many(void **state)
 {
     (void)state;
-    uint32_t held = 0, error = 0;
-    int fd = daemon_comes();
-    const uint32_t room = message.room;
+    uint32_t held = 0;
+    int error = 0;
+    struct gm_keeper is = daemon_comes();
+    const uint32_t room = is.room;
     assert_true(room > 500 && room < 1024);
-    while (held < 2000 && (error = put(fd, 4, held, 100)) == 0)
+    while (held < 2000 && (error = put(&is, 4, held, 100)) == 0)
         held += 100;
-    assert_int_equal(error, EMFILE);
+    assert_int_equal(error, -EMFILE);
     assert_int_equal(held, room / 100 * 100);
-    assert_int_equal(message.room, room - held);
-    assert_int_equal(take_all(fd), held);
-    close(fd);
+    assert_int_equal(is.room, room - held);
+    assert_int_equal(take_all(&is), held);
+    gm_keeper_close(&is);
 }
 
 static void test_users(void **state)
@@ -342,7 +396,7 @@ static void test_users(void **state)
     (void)state;
     struct stat is;
     int status = 0;
-    close(daemon_comes());
+    close(daemon_comes().fd);
     assert_int_equal(stat(path, &is), 0);
     assert_int_equal(is.st_mode & 0777, 0600);
     if (geteuid() != 0)
@@ -370,7 +424,7 @@ static void test_leases(void **state)
     kill(keeper, SIGKILL);
     waitpid(keeper, NULL, 0);
     assert_int_equal(start("300ms", 1024), 0);
-    int fd = daemon_comes();
+    struct gm_keeper is = daemon_comes();
     const pid_t program = fork();
     if (program == 0) {
         pause();
@@ -378,24 +432,22 @@ static void test_leases(void **state)
     }
     const int pidfd = (int)syscall(SYS_pidfd_open, program, 0);
     assert_true(pidfd >= 0);
-    assert_int_equal(put(fd, 1, 0, 5), 0);
-    message.items[0] = (struct gm_keeper_item){.kind = GM_KEEPER_LEASE, .slot = 12};
-    assert_true(send_message(fd, GM_KEEPER_PUT, 1, &pidfd, 1));
-    assert_true(receive(fd));
-    assert_int_equal(message.error, 0);
-    close(fd);
+    assert_int_equal(put(&is, 1, 0, 5), 0);
+    const struct gm_keeper_item lease = {.kind = GM_KEEPER_LEASE, .slot = 12};
+    assert_int_equal(gm_keeper_put(&is, &lease, &pidfd, 1), 0);
+    gm_keeper_close(&is);
     usleep(900 * 1000);
     assert_int_equal(waitpid(keeper, &status, WNOHANG), 0);
-    fd = daemon_comes();
-    assert_int_equal(take_all(fd), 6);
+    is = daemon_comes();
+    assert_int_equal(take_all(&is), 6);
     kill(program, SIGKILL);
     waitpid(program, NULL, 0);
-    for (int i = 0; take_all(fd) != 5 && i < PATIENCE_MS; i++) /* the lease goes with it */
+    for (int i = 0; take_all(&is) != 5 && i < PATIENCE_MS; i++) /* the lease goes with it */
         usleep(1000);
     usleep(600 * 1000); /* there is a daemon: it stays */
     assert_int_equal(waitpid(keeper, &status, WNOHANG), 0);
     close(pidfd);
-    close(fd);
+    gm_keeper_close(&is);
     assert_int_equal(waitpid(keeper, &status, 0), keeper);
     assert_int_equal(status, 0);
     keeper = -1;
@@ -406,8 +458,8 @@ static void test_leases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        KEEPER(test_outlives), KEEPER(test_broken), KEEPER(test_flood),
-        KEEPER(test_too_many), KEEPER(test_users),  KEEPER(test_leases),
+        KEEPER(test_outlives), KEEPER(test_broken), KEEPER(test_flood), KEEPER(test_too_many),
+        KEEPER(test_users),    KEEPER(test_leases), KEEPER(test_liar),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
