@@ -59,6 +59,7 @@ struct gm_mover {
     atomic_int error; /* CUresult: the first that says that the context is lost */
     struct way ways[GM_WAYS];
     uint64_t *count; /* of copies out that have ended; NULL: nobody wants it */
+    CUdeviceptr count_at;
 };
 
 static uint64_t link_bytes(const struct copy *copy)
@@ -258,16 +259,16 @@ static CUresult copy_now(struct gm_mover *mover, struct way *w, const struct cop
     return result;
 }
 
-void gm_mover_count(struct gm_mover *mover, uint64_t *word)
+void gm_mover_count(struct gm_mover *mover, uint64_t *word, CUdeviceptr at)
 {
     mover->count = word;
+    mover->count_at = at;
 }
 
 /* Copies out up to number `last` have ended when the GPU comes here. */
 static void count_out(struct gm_mover *mover, const struct way *out, uint64_t last)
 {
-    const CUdeviceptr at = (CUdeviceptr)(uintptr_t)mover->count;
-    if (mover->cuda->cuStreamWriteValue64_v2(out->stream, at, last, 0) == CUDA_SUCCESS)
+    if (mover->cuda->cuStreamWriteValue64_v2(out->stream, mover->count_at, last, 0) == CUDA_SUCCESS)
         return;
     __atomic_store_n(mover->count, GM_MOVER_UNCOUNTED, __ATOMIC_RELEASE);
     mover->count = NULL;

@@ -41,12 +41,12 @@ void gm_mover_close(struct gm_mover *mover);
 /* The number of copies out that have ended is not known: the driver refused to count. */
 #define GM_MOVER_UNCOUNTED UINT64_MAX
 /*
- * From now on *word, which the GPU can write, is the number of copies out that have ended, and at
- * least that before a copy in begins that waits for them: also if this process ends in the middle.
- * Or it is GM_MOVER_UNCOUNTED, for good. Call it before the first copy; the word outlives the
- * mover.
+ * From now on *word, which the GPU writes at address `at`, is the number of copies out that have
+ * ended, and at least that before a copy in begins that waits for them: also if this process ends
+ * in the middle. Or it is GM_MOVER_UNCOUNTED, for good. Call it before the first copy; the word
+ * outlives the mover.
  */
-void gm_mover_count(struct gm_mover *mover, uint64_t *word);
+void gm_mover_count(struct gm_mover *mover, uint64_t *word, CUdeviceptr at);
 
 /* How many more copies can be submitted that way. */
 uint64_t gm_mover_room(const struct gm_mover *mover, enum gm_way way);

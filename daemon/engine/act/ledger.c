@@ -32,6 +32,18 @@ void gm_engine_end_ledger(int fd, void *memory, size_t bytes)
     close(fd);
 }
 
+/* Where the GPU reaches the page of this word. False: nowhere. */
+static bool map_out(const struct gm_cuda *cuda, uint64_t *word, CUdeviceptr *at)
+{
+    if (cuda->cuMemHostRegister_v2(word, GM_LEDGER_PAGE, CU_MEMHOSTREGISTER_DEVICEMAP) !=
+        CUDA_SUCCESS)
+        return false;
+    if (cuda->cuMemHostGetDevicePointer_v2(at, word, 0) == CUDA_SUCCESS)
+        return true;
+    cuda->cuMemHostUnregister(word);
+    return false;
+}
+
 int gm_engine_open_ledger(struct gm_engine *engine)
 {
     const struct gm_table *table = engine->table;
@@ -49,15 +61,15 @@ int gm_engine_open_ledger(struct gm_engine *engine)
         return fd;
     gm_ledger_init(&ledger, memory);
     /* Where the GPU cannot count copies out there is none: it would not be exact. */
-    if (engine->cuda.cuMemHostRegister_v2(gm_ledger_out(&ledger), GM_LEDGER_PAGE, 0) !=
-        CUDA_SUCCESS) {
+    CUdeviceptr out;
+    if (!map_out(&engine->cuda, gm_ledger_out(&ledger), &out)) {
         gm_engine_end_ledger(fd, memory, bytes);
         return 0;
     }
     engine->ledger.fd = fd;
     engine->ledger.memory = memory;
     engine->ledger.bytes = bytes;
-    gm_mover_count(engine->mover, gm_ledger_out(&ledger));
+    gm_mover_count(engine->mover, gm_ledger_out(&ledger), out);
     gm_table_keep_ledger(engine->table, &ledger);
     gm_pages_keep(&engine->pool.pages, gm_ledger_chains(&ledger, GM_TIER_PINNED));
     for (unsigned tier = GM_TIER_PAGED; tier <= GM_TIER_DISK; tier++)

@@ -360,6 +360,13 @@ static CUresult host_register(void *at, size_t bytes, unsigned flags)
     fail("too many slabs");
 }
 
+static CUresult host_address(CUdeviceptr *address, void *at, unsigned flags)
+{
+    (void)flags;
+    *address = (uintptr_t)at;
+    return CUDA_SUCCESS;
+}
+
 static CUresult host_unregister(void *at)
 {
     if ((uintptr_t)at % GM_SLAB_BYTES != 0)
@@ -500,6 +507,7 @@ int gm_cuda_open(struct gm_cuda *cuda, char *why, size_t why_size)
                              .cuMemSetAccess = set_access,
                              .cuMemExportToShareableHandle = export_handle,
                              .cuMemHostRegister_v2 = host_register,
+                             .cuMemHostGetDevicePointer_v2 = host_address,
                              .cuMemHostUnregister = host_unregister};
     return 0;
 }

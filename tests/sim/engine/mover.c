@@ -52,9 +52,9 @@ uint64_t mover_ended(uint32_t gpu)
     return movers[gpu] ? movers[gpu]->ways[GM_WAY_OUT].ended : UINT64_MAX;
 }
 
-void gm_mover_count(struct gm_mover *mover, uint64_t *word)
+void gm_mover_count(struct gm_mover *mover, uint64_t *word, CUdeviceptr at)
 {
-    (void)mover, (void)word; /* ledger.c asks for it */
+    (void)mover, (void)word, (void)at; /* ledger.c asks for it */
 }
 
 static const char *name_of(enum gm_way way)
