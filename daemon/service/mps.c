@@ -574,8 +574,11 @@ static bool add_member(struct server *server, pid_t pid, uint32_t part)
 {
     struct member *member = NULL;
     for (uint32_t i = 0; i < GM_MPS_MEMBERS; i++) {
-        if (server->member[i].is_there && server->member[i].pid == pid)
-            return true; /* it asked before */
+        if (server->member[i].is_there && server->member[i].pid == pid) {
+            server->member[i].part =
+                part; /* it asked before, or another program did in its place */
+            return true;
+        }
         if (!member && !server->member[i].is_used)
             member = &server->member[i];
     }

@@ -87,7 +87,7 @@ void gm_mps_listen(struct gm_mps *mps, gm_mps_settled *settled, void *arg);
 enum gm_mps_answer gm_mps_join(struct gm_mps *mps, pid_t pid, uid_t uid, gid_t gid, uint32_t part,
                                char pipe[GM_PIPE_MAX], char *text, size_t size);
 
-/* Whether it was given a part of the multiprocessors. */
+/* Whether it was given a part of the multiprocessors. It need not have joined since. */
 bool gm_mps_has_part(const struct gm_mps *mps, pid_t pid);
 
 /* For the status. */

@@ -13,10 +13,12 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "common/features.h"
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/act/client.h"
 #include "daemon/engine/state/engine.h"
 #include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/features.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/step/log.h"
 #include "daemon/engine/step/policy.h"
@@ -155,6 +157,7 @@ static void rule(const char *text)
 static uint32_t oversize_wish;    /* GPUMUX_OVERSIZE of those who come */
 static struct gm_wishes cap_wish; /* ... and GPUMUX_CAP */
 static bool has_part;             /* a rule gave them a part of the multiprocessors */
+static struct gm_stat stats[3];
 
 /* A program comes; its pid is 100 + its id. */
 static void join(uint32_t id, uid_t uid, const char *name, uint32_t wish)
@@ -249,7 +252,8 @@ static void test_first(void **state)
     assert_int_equal(class_of(5), GM_CLASS_AUTO);
 }
 
-/* Who shares by MPS and got a part of the multiprocessors has no limit in time, by that rule. */
+/* Who shares by MPS and got a part of the multiprocessors has no limit in time, by that rule. Who
+ * got it and runs without MPS has one. */
 static void test_part(void **state)
 {
     const struct gm_engine_tuning tuning = {.best_effort_share = 9};
@@ -257,19 +261,36 @@ static void test_part(void **state)
     rule("command=train class=batch share=50%");
     has_part = true;
     join(0, ALICE, "train", 0);
+    join(2, ALICE, "train", 0); /* the driver did not start with it */
     has_part = false;
     join(1, ALICE, "train", 0);
-    assert_int_equal(class_of(0), GM_CLASS_BATCH);
+    for (uint32_t id = 0; id < 3; id++) {
+        engine->apps[id].session = clients[id].session;
+        engine->apps[id].stat = &stats[id];
+        assert_int_equal(class_of(id), GM_CLASS_BATCH);
+        assert_int_equal(policy(id).share, 500); /* it has yet to say so */
+    }
+    atomic_store(&stats[0].features_off, GM_FEATURE_ISOLATION);
+    atomic_store(&stats[1].features_off, GM_FEATURE_ISOLATION); /* MPS of its user: no part */
+    gm_engine_note_features(engine);
     assert_int_equal(policy(0).share, GM_SCHED_SHARE_ALL);
     assert_int_equal(policy(1).share, 500);
+    assert_int_equal(policy(2).share, 500);
     rules.n = 0;
     rule("command=train class=interactive share=25%");
     gm_engine_take_tuning(engine, &tuning); /* rules are read anew */
     assert_int_equal(class_of(0), GM_CLASS_INTERACTIVE);
+    gm_engine_note_features(engine);
     assert_int_equal(policy(0).share, GM_SCHED_SHARE_ALL);
     assert_int_equal(policy(1).share, 250);
+    assert_int_equal(policy(2).share, 250);
     assert_int_equal(set_app(0, 0, "share=10%"), 1); /* what is said now counts */
+    assert_int_equal(set_app(0, 2, "share=10%"), 1);
+    atomic_store(&stats[2].features_off, GM_FEATURE_ISOLATION);
+    gm_engine_note_features(engine);
     assert_int_equal(policy(0).share, 100);
+    assert_int_equal(policy(2).share, 100);
+    memset(stats, 0, sizeof stats);
 }
 
 /* A program's own wish goes as far as its user may; what an administrator's programs wish, they

@@ -197,6 +197,8 @@ static void shares_and_ends(void **state)
                      GM_MPS_JOINED);
     assert_true(gm_mps_has_part(mps, getpid()));
     assert_int_equal(seen().part[2], 500);
+    assert_int_equal(join(getpid()), GM_MPS_JOINED); /* another program in its process */
+    assert_false(gm_mps_has_part(mps, getpid()));
     let_go(&mps->server[0].member[2]);
     assert_false(gm_mps_has_part(mps, getpid()));
     end_program(one);

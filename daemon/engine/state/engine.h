@@ -124,7 +124,7 @@ struct gm_wishes {
     uint32_t oversize; /* enum gm_hello_oversize */
     uint32_t cap_is;   /* enum gm_hello_cap */
     uint64_t cap;      /* bytes */
-    bool has_part;     /* no wish: it shares by MPS, and a rule gave it a part of the GPU */
+    bool has_part;     /* no wish: a rule gives it a part of the GPU, if it shares by MPS */
 };
 
 /* A program that said HELLO. */

@@ -1,7 +1,8 @@
 /*
  * What programs do without (common/features.def), for the log: each feature once. All programs have
  * one driver and one kernel, which do not change while the daemon runs; but what those under MPS do
- * without, others have, and service/mps.c says it. The status has it for each program.
+ * without, others have, and service/mps.c says it: what a rule says of them is another thing. The
+ * status has it for each program.
  *
  * Owns gm_engine.features_told. The words are the programs' own: shown, never trusted.
  */
@@ -9,6 +10,7 @@
 
 #include "common/features.h"
 #include "daemon/engine/act/events.h"
+#include "daemon/engine/step/policy.h"
 
 void gm_engine_note_features(struct gm_engine *engine)
 {
@@ -25,8 +27,10 @@ void gm_engine_note_features(struct gm_engine *engine)
         if (!app->session || !app->stat)
             continue;
         const uint32_t off = atomic_load(&app->stat->features_off) & ~engine->features_told;
-        if ((off & GM_FEATURE_ISOLATION) != 0)
+        if ((off & GM_FEATURE_ISOLATION) != 0) {
+            gm_engine_take_part(engine, id);
             continue;
+        }
         for (size_t i = 0; off != 0 && i < sizeof features / sizeof features[0]; i++) {
             if ((off & features[i].bit) == 0)
                 continue;

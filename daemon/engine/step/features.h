@@ -4,7 +4,7 @@
 
 #include "daemon/engine/state/state.h"
 
-/* Put into the log what programs do without, each feature once. */
+/* Put into the log what programs do without, each feature once; what that changes, change. */
 void gm_engine_note_features(struct gm_engine *engine);
 
 #endif

@@ -258,8 +258,8 @@ static uint32_t paused_member(const struct gm_engine *engine, uint32_t id)
     return GM_NONE;
 }
 
-/* What a rule says of it. Of a program that got a part of the multiprocessors, share= was that
- * part: its time has no limit beside. False: no rule does. */
+/* What a rule says of it. Of a program that has a part of the multiprocessors, share= is that part:
+ * its time has no limit beside. False: no rule does. */
 static bool find_rule(const struct gm_engine *engine, const struct gm_app *app,
                       struct gm_settings *ruled, char *text, size_t size)
 {
@@ -268,7 +268,7 @@ static bool find_rule(const struct gm_engine *engine, const struct gm_app *app,
     if (!engine->config.rules ||
         !engine->config.outlet.rule(engine->config.rules, app->uid, app->name, ruled, text, size))
         return false;
-    if (app->client->wishes.has_part)
+    if (app->policy.has_part)
         ruled->has &= ~(uint32_t)GM_SET_SHARE;
     return true;
 }
@@ -652,6 +652,17 @@ static void retake_rule(struct gm_engine *engine, uint32_t id, char *text, size_
     overlay(&app->policy.admin, &ruled);
     if (may & GM_SET_PAUSED)
         app->policy.is_paused_by_rule = pauses(&ruled);
+}
+
+void gm_engine_take_part(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    char text[512];
+    if (!app->client->wishes.has_part || app->policy.has_part)
+        return;
+    app->policy.has_part = true;
+    retake_rule(engine, id, text, sizeof text);
+    gm_engine_apply_policy(engine, id);
 }
 
 /* What its user may not say any more. */

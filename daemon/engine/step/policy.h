@@ -25,6 +25,9 @@ bool gm_engine_rule_of(const struct gm_engine *engine, uint32_t app, uint32_t se
 bool gm_engine_total_rule_of(const struct gm_engine *engine, uint32_t app, char *text, size_t size);
 /* The class that holds for it. */
 enum gm_sched_class gm_engine_class(const struct gm_engine *engine, uint32_t app);
+/* It says that it shares by MPS: a part of the GPU that a rule gave it takes the place of the
+ * rule's share= now. A lie costs others what a gate that does not close costs them. */
+void gm_engine_take_part(struct gm_engine *engine, uint32_t app);
 /* A new app's policy, known to the scheduler: what rules say of it, and its own wishes. */
 void gm_engine_first_policy(struct gm_engine *engine, uint32_t app, const struct gm_wishes *wishes);
 /* Set whether a new client may have more memory than the budget, as rules and its wishes have it.
