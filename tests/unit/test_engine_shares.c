@@ -121,6 +121,16 @@ enum gm_union gm_group_unite(const struct gm_client *client, const struct gm_cli
     return GM_UNION_MADE;
 }
 
+static uint32_t kin = GM_NONE; /* one that shares memory with any */
+
+const struct gm_client *gm_group_take_kin(const struct gm_client *client)
+{
+    const uint32_t found = kin;
+    (void)client;
+    kin = GM_NONE;
+    return found == GM_NONE ? NULL : &clients[found];
+}
+
 const char *gm_group_name(const struct gm_group *group)
 {
     (void)group;

@@ -138,6 +138,66 @@ static void test_apart(void **state)
     assert_ptr_not_equal(b->group, c->group);
 }
 
+/* Who shares memory on one GPU is asked for again when one of them comes to another GPU. */
+static void test_kin(void **state)
+{
+    (void)state;
+    struct gm_client *a = make(0, 1000, NULL), *b = make(1, 1000, NULL), *c = make(2, 1000, NULL),
+                     *d = make(3, 1001, NULL), *e = make(4, 1000, NULL);
+    enter(a, 0, 0);
+    enter(b, 0, 0);
+    enter(c, 0, 0);
+    enter(d, 0, 0);
+    enter(e, 0, 0);
+    for (int twice = 0; twice < 2; twice++) {
+        assert_int_equal(gm_group_unite(a, b), GM_UNION_NONE);
+        assert_int_equal(gm_group_unite(b, c), GM_UNION_NONE);
+        assert_int_equal(gm_group_unite(e, c), GM_UNION_NONE);
+        assert_int_equal(gm_group_unite(a, d), GM_UNION_NONE); /* another user is nobody's kin */
+    }
+    assert_null(gm_group_take_kin(a)); /* all on one GPU */
+    gm_group_remove(e);
+    enter(a, 1, 0);
+    for (int i = 0; i < 2; i++) {
+        const struct gm_client *kin = gm_group_take_kin(a);
+        assert_non_null(kin);
+        assert_int_equal(gm_group_unite(a, kin), GM_UNION_MADE);
+    }
+    assert_null(gm_group_take_kin(a));
+    assert_ptr_equal(b->group, a->group);
+    assert_ptr_equal(c->group, a->group);
+    assert_ptr_not_equal(d->group, a->group);
+}
+
+/* Of two groups that become one, the kin are of both. */
+static void test_kin_of_both(void **state)
+{
+    (void)state;
+    struct gm_client *a = make(0, 1000, "left"), *b = make(1, 1000, NULL), *c = make(2, 1000, NULL);
+    enter(b, 0, 0);
+    enter(c, 0, 0);
+    enter(a, 1, 0);
+    assert_int_equal(gm_group_unite(b, c), GM_UNION_NONE);
+    assert_int_equal(gm_group_unite(b, a), GM_UNION_MADE); /* the group of b is no more */
+    assert_ptr_equal(gm_group_take_kin(a), c);
+    assert_int_equal(gm_group_unite(a, c), GM_UNION_MADE);
+    assert_null(gm_group_take_kin(a));
+}
+
+/* One that cannot be united is returned once. */
+static void test_kin_without_room(void **state)
+{
+    (void)state;
+    struct gm_client *a = make(0, 1000, NULL), *b = make(1, 1000, NULL);
+    enter(a, 0, 40 * MIB);
+    enter(b, 0, 32 * MIB);
+    assert_int_equal(gm_group_unite(a, b), GM_UNION_NONE);
+    enter(b, 1, 0);
+    assert_ptr_equal(gm_group_take_kin(b), a);
+    assert_int_equal(gm_group_unite(b, a), GM_UNION_LARGE);
+    assert_null(gm_group_take_kin(b));
+}
+
 static void test_names(void **state)
 {
     (void)state;
@@ -190,7 +250,8 @@ static void test_rounds(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(test_two_gpus), TEST(test_apart), TEST(test_names),
-                                       TEST(test_room), TEST(test_rounds)};
+    const struct CMUnitTest tests[] = {
+        TEST(test_two_gpus),         TEST(test_apart), TEST(test_kin),  TEST(test_kin_of_both),
+        TEST(test_kin_without_room), TEST(test_names), TEST(test_room), TEST(test_rounds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,12 +11,47 @@
 
 /* ---- clients ---- */
 
-static bool is_living(const struct gm_group *group)
+/* NULL: none of them is connected. */
+static const struct gm_client *first_living(const struct gm_group *group)
 {
-    for (const struct gm_client *client = group->clients; client; client = client->next)
-        if (client->session)
-            return true;
-    return false;
+    const struct gm_client *client = group->clients;
+    while (client && !client->session)
+        client = client->next;
+    return client;
+}
+
+static void leave_kin(struct gm_group *group)
+{
+    struct gm_group *last = group;
+    while (last->kin != group)
+        last = last->kin;
+    last->kin = group->kin;
+    group->kin = group;
+}
+
+/* Two rings become one. */
+static void join_kin(struct gm_group *group, struct gm_group *other)
+{
+    for (const struct gm_group *one = group->kin; one != group; one = one->kin)
+        if (one == other)
+            return;
+    struct gm_group *next = group->kin;
+    group->kin = other->kin;
+    other->kin = next;
+}
+
+static struct gm_group *make_group(void)
+{
+    struct gm_group *group = calloc(1, sizeof *group);
+    if (group)
+        group->kin = group;
+    return group;
+}
+
+static void free_group(struct gm_group *group)
+{
+    leave_kin(group);
+    free(group);
 }
 
 /* At the latest when the next one is looked for. */
@@ -29,7 +64,7 @@ void gm_groups_sweep(struct gm_groups *groups)
             continue;
         }
         *link = group->next;
-        free(group);
+        free_group(group);
     }
 }
 
@@ -39,7 +74,7 @@ int gm_groups_find(struct gm_groups *groups, const char *name, uid_t uid, struct
     struct gm_group *group;
     gm_groups_sweep(groups);
     for (group = groups->first; group; group = group->next) {
-        if (strcmp(group->name, name) != 0 || !is_living(group))
+        if (strcmp(group->name, name) != 0 || !first_living(group))
             continue;
         if (group->uid != uid) {
             snprintf(why, why_size,
@@ -49,7 +84,7 @@ int gm_groups_find(struct gm_groups *groups, const char *name, uid_t uid, struct
         *out = group;
         return 0;
     }
-    group = calloc(1, sizeof *group);
+    group = make_group();
     if (!group) {
         snprintf(why, why_size, "the daemon has no memory left for one more group");
         return -ENOMEM;
@@ -87,13 +122,13 @@ static void end_if_empty(struct gm_group *group)
     if (group->all)
         gm_groups_sweep(group->all);
     else if (!group->clients)
-        free(group);
+        free_group(group);
 }
 
 int gm_group_add(struct gm_group *group, struct gm_client *client)
 {
     if (!group)
-        group = calloc(1, sizeof *group);
+        group = make_group();
     if (!group)
         return -ENOMEM;
     take_in(group, client);
@@ -182,8 +217,10 @@ enum gm_union gm_group_unite(const struct gm_client *client, const struct gm_cli
     bool has_room;
     if (group == other || client->uid != partner->uid)
         return GM_UNION_NONE;
-    if (count_gpus(group, other, &has_room) < 2)
+    if (count_gpus(group, other, &has_room) < 2) {
+        join_kin(group, other);
         return GM_UNION_NONE;
+    }
     if (group->all && other->all)
         return GM_UNION_NAMED;
     if (!has_room)
@@ -203,6 +240,7 @@ enum gm_union gm_group_unite(const struct gm_client *client, const struct gm_cli
         let_go(moved);
         take_in(group, moved);
     }
+    join_kin(group, other);
     end_if_empty(other);
     group->is_several = true;
     group->united = UINT32_MAX;
@@ -210,6 +248,20 @@ enum gm_union gm_group_unite(const struct gm_client *client, const struct gm_cli
         snprintf(group->name, sizeof group->name, "pid %d", (int)group->clients->pid);
     gm_group_call(group);
     return GM_UNION_MADE;
+}
+
+const struct gm_client *gm_group_take_kin(const struct gm_client *client)
+{
+    const struct gm_group *group = client->group;
+    bool has_room;
+    for (struct gm_group *other = group->kin; other != group; other = other->kin) {
+        const struct gm_client *partner = first_living(other);
+        if (!partner || count_gpus(group, other, &has_room) < 2)
+            continue;
+        leave_kin(other);
+        return partner;
+    }
+    return NULL;
 }
 
 /* ---- members ---- */

@@ -41,10 +41,11 @@ struct gm_group {
     struct gm_group *next; /* of those with a name */
     struct gm_groups *all; /* NULL: nobody said its name */
     struct gm_client *clients;
-    uint64_t round;     /* how often all of them were made to yield */
-    struct {            /* grants.c */
-        bool is_on;     /* they take their turns on all GPUs; else they stand by */
-        uint64_t round; /* ... in this round only */
+    struct gm_group *kin; /* a ring, with those that gm_group_unite is asked for again */
+    uint64_t round;       /* how often all of them were made to yield */
+    struct {              /* grants.c */
+        bool is_on;       /* they take their turns on all GPUs; else they stand by */
+        uint64_t round;   /* ... in this round only */
         uint64_t since;
         uint64_t next;     /* ... and do not before */
         uint64_t waits_at; /* since when they wait for that; 0: they do not */
@@ -86,8 +87,16 @@ enum gm_union {
  * together they would have one budget instead of two. Clients of two users stay apart. The group of
  * `app` keeps its name, else that of `owner`; one without a name is called by the pid of its first
  * client. Nobody yields for that. Each engine follows at its next step (gm_engine_gather_groups).
+ * Those that use one GPU so far stay kin, to be looked at when one comes to another GPU.
  */
 enum gm_union gm_group_unite(const struct gm_client *client, const struct gm_client *partner);
+
+/*
+ * A client of the kin of `client` that uses several GPUs between them by now, for gm_group_unite.
+ * Its group is kin no longer, unless they become one: so each is returned once. NULL: there is
+ * none.
+ */
+const struct gm_client *gm_group_take_kin(const struct gm_client *client);
 
 /* A client is gone. */
 void gm_group_remove(struct gm_client *client);

@@ -419,6 +419,13 @@ void gm_engine_unite(struct gm_engine *engine, uint32_t id, const struct gm_clie
                                                          .group = gm_group_name(client->group)}});
 }
 
+void gm_engine_unite_kin(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_client *kin;
+    while ((kin = gm_group_take_kin(engine->apps[id].client)) != NULL)
+        gm_engine_unite(engine, id, kin);
+}
+
 void gm_engine_open_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_open *ask)
 {
     struct gm_share *share;

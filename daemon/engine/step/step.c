@@ -78,7 +78,12 @@ static int join(struct gm_engine *engine, struct gm_client *client)
     if (engine->stopping.is_on)
         return -ESHUTDOWN;
     gm_engine_follow_budget(engine, GM_WHY_NONE);
-    return gm_engine_add_app(engine, client);
+    const int error = gm_engine_add_app(engine, client);
+    if (error == 0) {
+        gm_engine_unite_kin(engine, client->id);
+        gm_engine_gather_groups(engine);
+    }
+    return error;
 }
 
 /* Nothing that the daemon copies can be trusted any more. Running programs keep their memory

@@ -1,7 +1,8 @@
 /*
  * Jobs on two to four GPUs: `sim_engine --jobs N [FROM]`. A job is one program on one GPU or
  * several, or several programs with a GPU each, which share memory and then wait for each other on
- * the GPU, as the ranks of NCCL do. Nobody says who belongs together. On most GPUs no two jobs fit.
+ * the GPU, as the ranks of NCCL do. Some share memory while both use one GPU, and then one of them
+ * comes to another GPU. Nobody says who belongs together. On most GPUs no two jobs fit.
  * They arrive, are killed and are paused at random, and each works without a rest.
  *
  * What must hold beside checks.c: a job that has all its memory, and that nobody has paused, gets a
@@ -25,7 +26,9 @@ enum { JOBS = 5, USER = 1000 };
 
 static struct job {
     uint32_t first, n;     /* its programs; 0: it is not there */
-    bool has_met;          /* they share memory */
+    bool has_shared;       /* they share memory, ... */
+    bool has_met;          /* ... and use all their GPUs */
+    uint32_t later;        /* a GPU that the second one comes to when they share; 0: none */
     uint64_t paused_until; /* by its user; 0: it is not */
     uint64_t since;        /* since when it could run, and did not */
 } jobs[JOBS];
@@ -60,6 +63,19 @@ static bool is_ready(const struct job *job)
     return true;
 }
 
+/* Two programs of one GPU, which have room there together; the second one comes to another later.
+ */
+static void begin_on_one(struct job *job)
+{
+    const uint32_t gpu = 0, few = (BUDGET >> GM_CHUNK_SHIFT) / 4;
+    job->later = 1 + (uint32_t)chance_below(machine.n_gpus - 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        program_of(job, i)->gpus = 1u << gpu;
+        program_of(job, i)->most_pages[gpu] = 2 + (uint32_t)chance_below(few);
+    }
+    program_of(job, 1)->most_pages[job->later] = 2 + (uint32_t)chance_below(few);
+}
+
 static void start(struct job *job)
 {
     const uint32_t at = (uint32_t)(job - jobs);
@@ -91,6 +107,8 @@ static void start(struct job *job)
                                      : 2 + (uint32_t)chance_below(budget / 4);
         }
     }
+    if (job->n == 2 && chance_percent(30))
+        begin_on_one(job);
     sums.started++;
 }
 
@@ -135,7 +153,15 @@ static void meet(struct job *job)
     for (uint32_t i = 0; i < job->n; i++)
         if (!program_has_all(program_of(job, i)))
             return;
-    job->has_met = job->n < 2 || program_meet(program_of(job, 0), program_of(job, 1));
+    if (job->n < 2 || job->has_shared) {
+        job->has_met = true;
+        return;
+    }
+    job->has_shared = program_meet(program_of(job, 0), program_of(job, 1));
+    if (job->has_shared && job->later > 0)
+        program_of(job, 1)->gpus |= 1u << job->later;
+    else
+        job->has_met = job->has_shared;
 }
 
 static void on_happening(void *arg, uint64_t a, uint64_t b)
