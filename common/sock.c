@@ -10,6 +10,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16; the C library's headers are older */
+#endif
+
 /* Room for the fds of a message. */
 union gm_sock_control {
     struct cmsghdr align;
@@ -192,6 +196,12 @@ ssize_t gm_sock_receive(int fd, void *buffer, size_t size, int *fds, int *n_fds)
     bool has_lost;
     ssize_t length = gm_sock_receive_part(fd, buffer, size, fds, n_fds, &has_lost);
     return length > 0 && has_lost ? -EMSGSIZE : length;
+}
+
+void gm_sock_refuse_fds(int fd)
+{
+    const int is_on = 0;
+    setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &is_on, sizeof(is_on));
 }
 
 ssize_t gm_sock_receive_bare(int fd, void *buffer, size_t size)

@@ -60,6 +60,13 @@ ssize_t gm_sock_receive_part(int fd, void *buffer, size_t size, int *fds, int *n
  */
 ssize_t gm_sock_receive_bare(int fd, void *buffer, size_t size);
 
+/*
+ * Who sends fds to `fd`, or to a connection that is accepted from it, gets -EPERM: else the kernel
+ * drops them in the receiver's call, and to drop the last one of a socket may take as long as its
+ * owner says (SO_LINGER). Linux 6.16 and later; before, nothing happens.
+ */
+void gm_sock_refuse_fds(int fd);
+
 /* Encode and send in one step, with gm_wire_encode's arguments. Returns 0 or -errno. */
 int gm_sock_send_message(int fd, enum gm_msg_type type, const void *body, const void *entries,
                          uint32_t count, const int *fds, int n_fds);

@@ -228,6 +228,7 @@ int gm_server_listen(struct gm_server *server, uv_loop_t *loop, struct gm_sessio
         snprintf(why, why_size, "no socket can be made: %s", strerror(-error));
         return error;
     }
+    gm_sock_refuse_fds(fd);
     /* Again, because the start took a while. */
     error = check_path(path, why, why_size);
     if (error)

@@ -192,7 +192,8 @@ static bool put(struct connection *c, const void *bytes, size_t length, const in
         board->sent++;
         return true;
     }
-    if (errno != EAGAIN && errno != ETOOMANYREFS && errno != ENOBUFS && errno != EMSGSIZE)
+    if (errno != EAGAIN && errno != EPERM && errno != ETOOMANYREFS && errno != ENOBUFS &&
+        errno != EMSGSIZE)
         drop(c);
     return false;
 }
