@@ -229,16 +229,33 @@ static int open_records(struct gm_journal *journal, uv_loop_t *loop,
     return error;
 }
 
+/* A folder that the service manager made for the daemon. NULL: none. */
+static const char *folder_of(const char *variable)
+{
+    const char *folder = getenv(variable);
+    return folder && folder[0] == '/' && !strchr(folder, ':') ? folder : NULL;
+}
+
 /* Where what programs needed is kept; "": nowhere. */
 static void name_history(const struct gm_options *options, char *path, size_t size)
 {
-    const char *folder = getenv("STATE_DIRECTORY");
+    const char *folder = folder_of("STATE_DIRECTORY");
     if (options->history[0])
         snprintf(path, size, "%s", options->history);
-    else if (folder && folder[0] == '/' && !strchr(folder, ':'))
+    else if (folder)
         snprintf(path, size, "%s/history", folder);
     else
         path[0] = '\0';
+}
+
+/* Where the folders of MPS are. Users may fill them, so not in /run, if there is another place. */
+static void name_mps(const struct gm_options *options, char *path, size_t size)
+{
+    const char *folder = folder_of("CACHE_DIRECTORY");
+    if (folder)
+        snprintf(path, size, "%.*s/mps", PATH_MAX - 8, folder);
+    else
+        snprintf(path, size, "%.*s.mps", PATH_MAX - 8, options->socket);
 }
 
 static int serve(struct gm_options *options, int argc, char **argv, rlim_t files, char *why,
@@ -252,7 +269,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     struct gm_sessions *sessions = NULL;
     struct gm_past *past = NULL;
     struct gm_mps *mps = NULL;
-    char history[PATH_MAX];
+    char history[PATH_MAX], mps_base[PATH_MAX];
     static struct gm_control control;
     static struct gm_machine machine;
     struct gm_gpus gpus = options->gpus;
@@ -332,7 +349,8 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     gm_control_init(&control, options, &machine);
     name_history(options, history, sizeof history);
     control.past = past = gm_past_open(&loop, history);
-    control.mps = mps = gm_mps_open(&loop, options->socket);
+    name_mps(options, mps_base, sizeof mps_base);
+    control.mps = mps = gm_mps_open(&loop, mps_base);
     error = past && mps ? 0 : -ENOMEM;
     if (error == 0)
         error = gm_sessions_open(&sessions, &loop, &machine, &control, options->max_apps);

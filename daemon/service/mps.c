@@ -705,13 +705,13 @@ bool gm_mps_view(const struct gm_mps *mps, uint32_t i, struct gm_mps_view *view)
 
 /* ---- all of them ---- */
 
-struct gm_mps *gm_mps_open(uv_loop_t *loop, const char *socket)
+struct gm_mps *gm_mps_open(uv_loop_t *loop, const char *base)
 {
     struct gm_mps *mps = calloc(1, sizeof *mps);
     if (!mps)
         return NULL;
     mps->loop = loop;
-    snprintf(mps->base, sizeof mps->base, "%.*s.mps", PATH_MAX - 8, socket);
+    snprintf(mps->base, sizeof mps->base, "%s", base);
     for (uint32_t i = 0; i < GM_MPS_USERS; i++) {
         struct server *server = &mps->server[i];
         server->all = mps;

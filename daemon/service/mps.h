@@ -5,7 +5,7 @@
  * kernels cannot be stopped in the middle, as the channels are the server's.
  *
  * Each user has a control daemon (nvidia-cuda-mps-control) and a server of their own: a fault never
- * crosses users. It runs as that user, with the folders SOCKET.mps/UID/pipe and .../log, without
+ * crosses users. It runs as that user, with the folders BASE/UID/pipe and .../log, without
  * CUDA_VISIBLE_DEVICES and LD_PRELOAD. It starts when the first program asks, ends
  * GM_MPS_LINGER_NS after the last of them has ended, and with the daemon. With the daemon it is
  * told to end and not forced to: programs that still share run on.
@@ -78,8 +78,8 @@ typedef void gm_mps_settled(void *arg, uid_t uid);
 
 struct gm_mps;
 
-/* `socket`: the daemon's, whose name those of the folders begin with. NULL: out of memory. */
-struct gm_mps *gm_mps_open(uv_loop_t *loop, const char *socket);
+/* `base`: the folder of those folders, which is made when it is needed. NULL: out of memory. */
+struct gm_mps *gm_mps_open(uv_loop_t *loop, const char *base);
 void gm_mps_listen(struct gm_mps *mps, gm_mps_settled *settled, void *arg);
 
 /* A program asks to share, and is to have `part` of the multiprocessors, in thousandths; 0: all.

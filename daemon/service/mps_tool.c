@@ -50,7 +50,7 @@ int gm_mps_spawn(const struct gm_mps_user *user, uv_process_t *process, uv_exit_
                  const char *const *program, int in, int out)
 {
     char path[PATH_MAX], libraries[PATH_MAX], pipe[GM_PIPE_MAX + 32], log[GM_PIPE_MAX + 32];
-    char score[16], locked[64], files[64], uid[16], gid[16], name[GM_USERS_NAME];
+    char score[16], locked[64], files[64], tasks[64], uid[16], gid[16], name[GM_USERS_NAME];
     const char *own_path = getenv("PATH"), *own_libraries = getenv("LD_LIBRARY_PATH");
     snprintf(path, sizeof path, "PATH=%s", own_path ? own_path : "/usr/local/bin:/usr/bin:/bin");
     snprintf(libraries, sizeof libraries, "LD_LIBRARY_PATH=%s", own_libraries ? own_libraries : "");
@@ -62,6 +62,8 @@ int gm_mps_spawn(const struct gm_mps_user *user, uv_process_t *process, uv_exit_
                              most = limit(RLIMIT_NOFILE, GM_MPS_FILES_MOST);
     snprintf(locked, sizeof locked, "--memlock=%llu:%llu", lock, lock);
     snprintf(files, sizeof files, "--nofile=%llu:%llu", limit(RLIMIT_NOFILE, GM_MPS_FILES), most);
+    const unsigned long long many = limit(RLIMIT_NPROC, GM_MPS_TASKS);
+    snprintf(tasks, sizeof tasks, "--nproc=%llu:%llu", many, many);
     snprintf(uid, sizeof uid, "%u", user->uid);
     snprintf(gid, sizeof gid, "%u", user->gid);
     /* A user without a name has no groups. */
@@ -73,6 +75,7 @@ int gm_mps_spawn(const struct gm_mps_user *user, uv_process_t *process, uv_exit_
                             helpers[1],
                             locked,
                             files,
+                            tasks,
                             "--",
                             helpers[2],
                             "--reuid",
@@ -82,7 +85,7 @@ int gm_mps_spawn(const struct gm_mps_user *user, uv_process_t *process, uv_exit_
                             is_named ? "--init-groups" : "--clear-groups",
                             "--inh-caps=-all",
                             "--"};
-    const size_t n_helping = 16, n_args = sizeof args / sizeof args[0];
+    const size_t n_helping = 17, n_args = sizeof args / sizeof args[0];
     for (size_t i = 0; program[i] && n_helping + i + 1 < n_args; i++)
         args[n_helping + i] = program[i];
     const char *const *const used = geteuid() == 0 ? args : args + n_helping;

@@ -21,6 +21,9 @@
 #define GM_MPS_LOCKED (8u << 20)     /* bytes of locked memory */
 #define GM_MPS_FILES 1024u           /* open files */
 #define GM_MPS_FILES_MOST (1u << 19) /* that it may ask for */
+/* Processes and threads of its user. They count for the tasks of the service, too, which has room
+ * for as many of GM_MPS_USERS users (TasksMax= of the unit). */
+#define GM_MPS_TASKS 8192u
 
 /* Whose they are. */
 struct gm_mps_user {

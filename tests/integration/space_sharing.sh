@@ -43,8 +43,11 @@ end() {
 
 # Two that share, and one that a rule keeps out. Kernels of the two are not stopped in the middle, nor get timeslices.
 # A rule gives one a part of the multiprocessors, and so no limit in time.
+mkdir -m 711 "$dir/cache"
+export CACHE_DIRECTORY="$dir/cache" # as from the service manager
 start_daemon --space-sharing mps --rule 'command=gm_worker mps=off' --rule 'command=gm_worker_linked mps=off' \
     --rule 'command=gm_worker_proc share=25%'
+unset CACHE_DIRECTORY
 start one proc
 start two dlsym
 start apart linked
@@ -60,6 +63,7 @@ grep -q "MPS of $(id -un) is ready: 2 programs" "$dir/table" && grep -q "a fatal
     fail "the table says more or less than that: $(cat "$dir/table")"
 ! grep -q "as others will here" "$dir/daemon.out" || fail "the log takes what MPS costs for what the driver lacks"
 
+[ "$(of_mps pipe)" = "$dir/cache/mps/$(id -u)/pipe" ] || fail "the folder is $(of_mps pipe)"
 pid=$(pid_of one)
 [ "$(cat "$(of_mps pipe)/parts")" = "$pid 25" ] || fail "the driver did not hear what one may have: $(cat "$(of_mps pipe)/parts")"
 grep -q "pid .*$pid (25%)" "$dir/table" || fail "the table does not say what one may have: $(cat "$dir/table")"
@@ -93,6 +97,7 @@ fi
 
 # A daemon that ends leaves MPS to its programs; the next one ends what is left, and starts another.
 start one proc
+pipe=$dir/gpumux.sock.mps/$(id -u)/pipe
 control=$(cat "$pipe/nvidia-cuda-mps-control.pid")
 stop_daemon
 kill -0 "$control" || fail "MPS ended with the daemon, and a program of it is there"

@@ -146,7 +146,7 @@ static unsigned starts(const char *word)
 
 static int set_up(void **state)
 {
-    char socket[96], bin[96];
+    char base[96], bin[96];
     (void)state;
     snprintf(dir, sizeof dir, "/tmp/gm-mps.XXXXXX");
     assert_non_null(mkdtemp(dir));
@@ -155,9 +155,9 @@ static int set_up(void **state)
     snprintf(path, sizeof path, "%s:%s", bin, "/usr/bin:/bin");
     setenv("PATH", path, 1);
     setenv("CUDA_VISIBLE_DEVICES", "0", 1); /* the fake one ends if it has it */
-    snprintf(socket, sizeof socket, "%s/sock", dir);
+    snprintf(base, sizeof base, "%s/sock.mps", dir);
     uv_loop_init(&loop);
-    mps = gm_mps_open(&loop, socket);
+    mps = gm_mps_open(&loop, base);
     gm_mps_listen(mps, on_settled, NULL);
     n_settled = 0;
     start_ns = GM_SLOW * 2500 * GM_MS;
