@@ -108,15 +108,43 @@ static int take_share(struct gm_settings *settings, const char *text, char *why,
     return error;
 }
 
+static const char *const paused_words[GM_PAUSED_WORDS] = {[GM_PAUSED_NO] = "no",
+                                                          [GM_PAUSED_YES] = "yes",
+                                                          [GM_PAUSED_EVICTED] = "evicted",
+                                                          [GM_PAUSED_IDLE] = "idle"};
+
+bool gm_settings_set_paused(struct gm_settings *settings, uint32_t as)
+{
+    settings->is_paused = as != GM_PAUSED_NO;
+    settings->is_evicted = as == GM_PAUSED_EVICTED || as == GM_PAUSED_IDLE;
+    settings->is_until_call = as == GM_PAUSED_IDLE;
+    return as < GM_PAUSED_WORDS;
+}
+
+uint32_t gm_settings_paused(const struct gm_settings *settings)
+{
+    return !settings->is_paused      ? GM_PAUSED_NO
+           : settings->is_until_call ? GM_PAUSED_IDLE
+           : settings->is_evicted    ? GM_PAUSED_EVICTED
+                                     : GM_PAUSED_YES;
+}
+
+const char *gm_settings_paused_word(uint32_t as)
+{
+    return as < GM_PAUSED_WORDS ? paused_words[as] : "unknown";
+}
+
 static int take_paused(struct gm_settings *settings, const char *text, char *why, size_t size)
 {
     char shown[SHOWN];
-    if (strcmp(text, "yes") != 0 && strcmp(text, "no") != 0) {
-        snprintf(why, size, "paused: \"%s\" is not yes or no", show(text, shown));
-        return -EINVAL;
+    for (uint32_t as = 0; as < GM_PAUSED_WORDS; as++) {
+        if (strcmp(text, paused_words[as]) != 0)
+            continue;
+        gm_settings_set_paused(settings, as);
+        return 0;
     }
-    settings->is_paused = strcmp(text, "yes") == 0;
-    return 0;
+    snprintf(why, size, "paused: \"%s\" is not no, yes, evicted or idle", show(text, shown));
+    return -EINVAL;
 }
 
 static int take_oversize(struct gm_settings *settings, const char *text, char *why, size_t size)
@@ -221,9 +249,11 @@ char *gm_settings_format(const struct gm_settings *settings, char *text, size_t 
     if (settings->has & GM_SET_SHARE) /* thousandths of the whole: tenths of a percent */
         snprintf(share, sizeof share, " share=%s%%",
                  gm_format_thousandths(settings->share * 100, number, sizeof number));
-    const char *paused = "";
+    char paused[32] = "";
+    const uint32_t as = gm_settings_paused(settings);
     if (settings->has & GM_SET_PAUSED)
-        paused = settings->is_paused ? " paused" : " paused=no";
+        snprintf(paused, sizeof paused, " paused%s%s", as == GM_PAUSED_YES ? "" : "=",
+                 as == GM_PAUSED_YES ? "" : paused_words[as]);
     const char *oversize = "";
     if (settings->has & GM_SET_OVERSIZE)
         oversize = settings->is_oversize ? " oversize=host" : " oversize=refuse";

@@ -1,7 +1,7 @@
 /*
  * Settings of programs as users write them: `class=batch`, `weight=0.5`, `share=50%`, `paused`,
- * `oversize=host`, `cap=6G`. For rules, mux-ctl and the engine. Pure; calls common/text,
- * common/size and common/classes.
+ * `paused=evicted`, `oversize=host`, `cap=6G`. For rules, mux-ctl and the engine. Pure; calls
+ * common/text, common/size and common/classes.
  */
 #ifndef GM_COMMON_SETTINGS_H
 #define GM_COMMON_SETTINGS_H
@@ -16,6 +16,8 @@ struct gm_settings {
     uint32_t has;  /* enum gm_set_setting (common/wire.h): which of these are set */
     uint8_t class; /* enum gm_sched_class */
     bool is_paused;
+    bool is_evicted;    /* ... and its memory leaves the GPU */
+    bool is_until_call; /* ... until its next call */
     bool is_oversize; /* it may have more memory than the budget: the rest is mapped on the host */
     uint32_t weight;  /* thousandths */
     uint32_t share;   /* thousandths of the GPU's time */
@@ -33,6 +35,12 @@ struct gm_user_totals {
  * (set already) with one line in `why`. On error *settings is unchanged.
  */
 int gm_settings_take(struct gm_settings *settings, const char *word, char *why, size_t why_size);
+
+/* What is said of pausing: an enum gm_set_paused (common/wire.h). False: it is none. */
+bool gm_settings_set_paused(struct gm_settings *settings, uint32_t as);
+uint32_t gm_settings_paused(const struct gm_settings *settings);
+/* "no", "yes", "evicted", "idle"; "unknown". */
+const char *gm_settings_paused_word(uint32_t as);
 
 /* Whether all values are in bounds: for settings from the wire. */
 bool gm_settings_are_legal(const struct gm_settings *settings);

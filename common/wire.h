@@ -326,6 +326,13 @@ enum gm_set_setting {
     GM_SET_CAP = 32,
     GM_SET_SETTINGS = 63,
 };
+enum gm_set_paused {
+    GM_PAUSED_NO = 0,
+    GM_PAUSED_YES = 1,
+    GM_PAUSED_EVICTED = 2, /* and its memory leaves the GPU */
+    GM_PAUSED_IDLE = 3,    /* likewise, until its next call */
+    GM_PAUSED_WORDS = 4,
+};
 struct gm_msg_set {
     uint32_t selects; /* enum gm_set_select */
     int32_t pid;
@@ -334,7 +341,7 @@ struct gm_msg_set {
     uint32_t class;       /* enum gm_sched_class */
     uint32_t weight;      /* thousandths */
     uint32_t share;       /* thousandths of the GPU's time */
-    uint32_t is_paused;   /* 0 or 1 */
+    uint32_t paused;      /* enum gm_set_paused */
     uint32_t is_oversize; /* 0 or 1 */
     uint32_t reserved;
     uint64_t cap;     /* bytes of device memory; 0: none */

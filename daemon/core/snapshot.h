@@ -34,6 +34,7 @@ struct gm_snapshot_app {
     bool is_part_stopped; /* a process of its group stands still */
     bool is_oversize;
     bool is_parked;
+    uint32_t pause; /* enum gm_set_paused (common/wire.h): how its group is paused */
 
     enum gm_why placed; /* BIND_...: why it is on this GPU; NONE: it did not ask */
     uint64_t need;      /* ... and what it was expected to need, by whom */

@@ -5,7 +5,7 @@
  *   main.c           reads the command line, and calls one of:
  *   status.c, log.c  show what the daemon says, as JSON or by table.c and lines.c
  *   ps.c             lists programs, as status does: apps.c
- *   set.c            changes settings of programs
+ *   set.c            changes settings of programs; evict.c: and waits until they left the GPU
  *   trim.c           gives cached memory back
  *   forget.c         has what earlier runs needed forgotten
  *   run.c            starts programs with the shim; program.c: whether they can load it
@@ -55,6 +55,7 @@ struct mux_options {
     bool is_long, is_quiet;     /* status, ps: all columns and whole lines; ps: pids only */
     unsigned sort;              /* status, ps: mux_sort_index */
     uint64_t watch_ns;          /* status; 0: once */
+    bool is_idle;               /* evict: until their next call */
     bool is_following;          /* log */
     uint32_t count;             /* log: entries, or MUX_COUNT_UNSAID */
     const char *command, *user; /* set, pause, resume, forget, ps: whose; NULL: not said */
@@ -121,6 +122,10 @@ bool mux_select(const struct mux_options *options, struct mux_selection *selecti
 bool mux_select_pid(const struct mux_options *options, const char *word, const char *other,
                     struct mux_selection *selection);
 
+/* set.c: what the command line of a command such as `set` says: whose settings, and which. `fixed`
+ * is the setting of a command that takes none; NULL. False, after one line: that makes no sense. */
+bool mux_read_set(const struct mux_options *options, const char *fixed, struct gm_msg_set *set);
+
 /* What commands.def says of a command; the last one has no name. */
 struct mux_command {
     const char *name;
@@ -132,7 +137,7 @@ extern const struct mux_command mux_commands[];
 /* Its n-th option; NULL: it has no more. */
 const struct argp_option *mux_option(size_t command, size_t n);
 
-/* The commands. Each returns an enum mux_exit. mux_set: also `pause` and `resume`. mux_run returns
+/* The commands. Each returns an enum mux_exit. mux_run returns
  * only if the program was not started. */
 int mux_status(const struct mux_options *options);
 int mux_ps(const struct mux_options *options);
@@ -141,6 +146,9 @@ int mux_help(const struct mux_options *options);
 int mux_version(const struct mux_options *options);
 int mux_log(const struct mux_options *options);
 int mux_set(const struct mux_options *options);
+int mux_pause(const struct mux_options *options);
+int mux_resume(const struct mux_options *options);
+int mux_evict(const struct mux_options *options);
 int mux_trim(const struct mux_options *options);
 int mux_forget(const struct mux_options *options);
 int mux_config(const struct mux_options *options);

@@ -22,6 +22,7 @@ enum {
     KEY_WATCH,
     KEY_VERSION,
     KEY_SORT,
+    KEY_IDLE,
     KEY_CLASS,
     KEY_CAP,
     KEY_COMMAND,
@@ -125,6 +126,9 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
     case KEY_SORT:
         if (!mux_sort_index(argument, &line->options.sort) && fail(line))
             mux_complain("--sort: \"%.60s\" is not " MUX_SORT_LIST, argument);
+        return 0;
+    case KEY_IDLE:
+        line->options.is_idle = true;
         return 0;
     case 'l':
         line->options.is_long = true;

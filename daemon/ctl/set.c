@@ -27,48 +27,54 @@ static bool take_pid(const struct mux_options *options, const char *word, bool h
     return mux_select_pid(options, word, other, whose);
 }
 
-int mux_set(const struct mux_options *options)
+bool mux_read_set(const struct mux_options *options, const char *fixed, struct gm_msg_set *set)
 {
-    const char *const name = options->name, *settings = NULL;
     struct gm_settings said = {0};
     struct mux_selection whose = {0};
-    struct gm_msg_set_is answer = {0};
     char why[256];
 
-    if (strcmp(name, "set") != 0)
-        settings = strcmp(name, "pause") == 0 ? "paused=yes" : "paused=no";
-    if (settings)
-        gm_settings_take(&said, settings, why, sizeof why);
+    if (fixed)
+        gm_settings_take(&said, fixed, why, sizeof why);
     for (char **word = options->words; *word; word++) {
-        int error = settings ? -ENOENT : gm_settings_take(&said, *word, why, sizeof why);
+        int error = fixed ? -ENOENT : gm_settings_take(&said, *word, why, sizeof why);
         if (error && error != -ENOENT) {
-            mux_complain("%s: %s", name, why);
-            return MUX_FAILED;
+            mux_complain("%s: %s", options->name, why);
+            return false;
         }
-        if (error && !take_pid(options, *word, !settings, &whose))
-            return MUX_FAILED;
+        if (error && !take_pid(options, *word, !fixed, &whose))
+            return false;
     }
     if (!mux_select(options, &whose))
-        return MUX_FAILED;
+        return false;
     if (whose.selects == 0) {
-        mux_complain("%s: which program? say a pid, --command=NAME or --user=NAME", name);
-        return MUX_FAILED;
+        mux_complain("%s: which program? say a pid, --command=NAME or --user=NAME", options->name);
+        return false;
     }
     if (said.has == 0) {
-        mux_complain("%s: what? say class=, weight=, share=, paused=, oversize= or cap=", name);
-        return MUX_FAILED;
+        mux_complain("%s: what? say class=, weight=, share=, paused=, oversize= or cap=",
+                     options->name);
+        return false;
     }
-    struct gm_msg_set set = {.selects = whose.selects,
-                             .pid = whose.pid,
-                             .uid = whose.uid,
-                             .settings = said.has,
-                             .class = said.class,
-                             .weight = said.weight,
-                             .share = said.share,
-                             .is_paused = said.is_paused,
-                             .is_oversize = said.is_oversize,
-                             .cap = said.cap};
-    memcpy(set.command, whose.command, sizeof set.command);
+    *set = (struct gm_msg_set){.selects = whose.selects,
+                               .pid = whose.pid,
+                               .uid = whose.uid,
+                               .settings = said.has,
+                               .class = said.class,
+                               .weight = said.weight,
+                               .share = said.share,
+                               .paused = gm_settings_paused(&said),
+                               .is_oversize = said.is_oversize,
+                               .cap = said.cap};
+    memcpy(set->command, whose.command, sizeof set->command);
+    return true;
+}
+
+static int change(const struct mux_options *options, const char *fixed)
+{
+    struct gm_msg_set_is answer = {0};
+    struct gm_msg_set set;
+    if (!mux_read_set(options, fixed, &set))
+        return MUX_FAILED;
     const int code = mux_demand(options, GM_MSG_SET, &set, GM_MSG_SET_IS, &answer, sizeof answer);
     if (code)
         return code;
@@ -76,4 +82,19 @@ int mux_set(const struct mux_options *options)
     if (answer.text[0] != '\0')
         printf("%s\n", answer.text);
     return mux_written("what was changed");
+}
+
+int mux_set(const struct mux_options *options)
+{
+    return change(options, NULL);
+}
+
+int mux_pause(const struct mux_options *options)
+{
+    return change(options, "paused=yes");
+}
+
+int mux_resume(const struct mux_options *options)
+{
+    return change(options, "paused=no");
 }

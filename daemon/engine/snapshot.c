@@ -139,7 +139,10 @@ static struct gm_reason why_of(const struct gm_engine *engine, uint32_t id,
     if (app->allocs.waiting > 0)
         return (struct gm_reason){.why = GM_WHY_ALLOC_WAITS, .of = gm_engine_waits_for(engine, id)};
     if (is_paused && account->policy.is_paused)
-        return (struct gm_reason){.why = GM_WHY_PAUSED, .held = entry->device - entry->fixed};
+        return (struct gm_reason){.why = GM_WHY_PAUSED,
+                                  .of = gm_engine_is_evicted(engine, id) ? GM_WHY_EVICTED
+                                                                         : GM_WHY_NONE,
+                                  .held = entry->device - entry->fixed};
     if (app->state == GM_APP_DRAINING)
         return (struct gm_reason){.why = GM_WHY_FINISHES};
     if (gm_engine_is_app_off(engine, id))
@@ -239,6 +242,7 @@ static void take_app(const struct gm_engine *engine, uint32_t id, struct gm_snap
         .is_part_stopped = app->is_part_stopped,
         .is_oversize = gm_engine_is_oversize(engine, id),
         .is_parked = app->gate.is_parked,
+        .pause = app->session ? gm_engine_pause_of(engine, id) : GM_PAUSED_NO,
         .account = {.policy = {.weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL},
                     .ahead = UINT32_MAX,
                     .allotment_ns = GM_TIME_NEVER},

@@ -324,14 +324,14 @@ void gm_control_set(struct gm_control *control, uid_t asker, const struct gm_msg
                      .class = body->class < GM_CLASSES ? (uint8_t)body->class : GM_CLASSES,
                      .weight = body->weight,
                      .share = body->share,
-                     .is_paused = body->is_paused == 1,
                      .is_oversize = body->is_oversize == 1,
                      .cap = body->cap},
     };
 
     memset(answer, 0, sizeof *answer);
     if (request.selects == 0 || (request.selects & ~(uint32_t)GM_SET_SELECTS) ||
-        request.settings.has == 0 || !gm_settings_are_legal(&request.settings)) {
+        request.settings.has == 0 || !gm_settings_set_paused(&request.settings, body->paused) ||
+        !gm_settings_are_legal(&request.settings)) {
         snprintf(answer->text, sizeof answer->text, "no setting has such a value");
         answer->is_refused = 1;
         return;

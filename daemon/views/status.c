@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "common/features.h"
+#include "common/settings.h"
 #include "common/units.h"
 #include "common/visible.h"
 #include "daemon/core/snapshot.h"
@@ -37,6 +38,7 @@ static void add_account(cJSON *object, const struct gm_snapshot_app *app)
     const struct gm_sched_account *account = &app->account;
     gm_view_policy(object, &account->policy);
     add_number(object, "level", account->level);
+    cJSON_AddStringToObject(object, "pause", gm_settings_paused_word(app->pause));
     add_seconds(object, "charged_s", account->charged_ns);
     if (account->allotment_ns == GM_TIME_NEVER)
         cJSON_AddNullToObject(object, "allotment_s");

@@ -137,15 +137,20 @@ static void say_room(const struct gm_reason *why, char *text, size_t size)
 static void say_paused(const struct gm_reason *why, const char *by, char *text, size_t size)
 {
     char bytes[32];
-    if (why->held > 0)
+    const bool is_evicted = why->of == GM_WHY_EVICTED;
+    if (why->held > 0 && is_evicted)
+        snprintf(text, size,
+                 "%s have yet to leave the GPU, as far as host memory has room; evicted by %s",
+                 gm_format_size(why->held, bytes, sizeof bytes), by);
+    else if (why->held > 0)
         snprintf(text, size,
                  "%s leave the GPU when anybody wants them, or by mux-ctl trim; paused by %s",
                  gm_format_size(why->held, bytes, sizeof bytes), by);
     else
         snprintf(text, size,
                  "on the GPU is only its CUDA context (some 500 MiB) and what the driver keeps; "
-                 "paused by %s",
-                 by);
+                 "%s by %s",
+                 is_evicted ? "evicted" : "paused", by);
 }
 
 static void say_capped(const struct gm_reason *why, const char *by, char *text, size_t size)

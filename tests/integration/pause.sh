@@ -71,4 +71,45 @@ await small
 resume --command 'gm_*'
 expect_pass other
 expect_empty
+
+# --- evicted: its memory leaves the GPU at once, though nobody wants the room ---
+evict() {
+    "$ctl" evict "$@" > "$dir/said" 2>&1 || fail "evict $*: $(cat "$dir/said")"
+}
+# says NAME TEXT: that is a part of its reason. Blanks are gone from both.
+says() {
+    is_up && app_has "$(pid_of "$1")" "\"why\":\"[^\"]*$(echo "$2" | tr -d ' ')"
+}
+# is_off NAME: none of its memory is on the GPU, and none is kept there for it.
+is_off() {
+    is_up && [ "$(app_number "$(pid_of "$1")" device_bytes)" = 0 ] && [ "$(gpu used_bytes)" = 0 ] && [ "$(gpu cached_bytes)" = 0 ]
+}
+rm -f "$dir/enough"
+app busy linked --bytes 40M --seconds 3 --iterations 5 --seed 6 --until "$dir/enough"
+await_ready busy
+take_status
+free=$(gpu device_free_bytes)
+evict "$(pid_of busy)"
+grep -q '^4[0-9] MiB left the GPU; there stays the CUDA context of 1 program (some 500 MiB each)$' "$dir/said" || fail "evict said: $(cat "$dir/said")"
+within "$patience" is_off busy || fail "evicted, and still on the GPU: $(app_of "$(pid_of busy)")"
+[ "$(gpu device_free_bytes)" -ge $((free + 40 * 1024 * 1024)) ] || fail "the GPU has no more free than before"
+app_has "$(pid_of busy)" '"pause":"evicted"' && says busy "evicted by $(id -un)" || fail "why? $(app_of "$(pid_of busy)")"
+resume "$(pid_of busy)"
+within "$patience" grows busy "$(run_of busy)" || fail "what was evicted and resumed does not run"
+evict --idle "$(pid_of busy)" # it is at work, and goes on
+within "$patience" grows busy "$(run_of busy)" || fail "a program at work was evicted until its next call, and waits"
+touch "$dir/enough"
+expect_pass busy
+expect_empty
+
+# ... until its next call, which an idle one makes later.
+app idle linked --bytes 40M --iterations 4 --seed 7 --go "$dir/go.idle"
+await_ready idle
+within "$patience" has_state idle idle || fail "it is not idle: $(app_of "$(pid_of idle)")"
+evict --idle --command 'gm_*'
+within "$patience" is_off idle || fail "evicted, and still on the GPU: $(app_of "$(pid_of idle)")"
+says idle "evicted by $(id -un), until its next call" || fail "why? $(app_of "$(pid_of idle)")"
+touch "$dir/go.idle"
+expect_pass idle
+expect_empty
 stop_daemon

@@ -182,7 +182,7 @@ def said(output):
 
 def run_sim(sim):
     """A seed that fails without the fault, too, says nothing: the next ones are run."""
-    for arguments in (["--sleepers"], ["--rare"], ["--jobs", str(JOBS)]):
+    for arguments in (["--sleepers"], ["--evicts"], ["--rare"], ["--jobs", str(JOBS)]):
         done = call(sim, *arguments, timeout=SIM_MOST_S)
         if done.returncode != 0 and call(sim + ".whole", *arguments).returncode == 0:
             return done

@@ -199,7 +199,7 @@ static void try_settings(uint64_t n)
                              .class = (uint32_t)n,
                              .weight = (uint32_t)n,
                              .share = (uint32_t)n,
-                             .is_paused = (uint32_t)n,
+                             .paused = (uint32_t)n,
                              .is_oversize = (uint32_t)n,
                              .cap = n};
     const struct gm_msg_log log = {.since = n};

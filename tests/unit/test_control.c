@@ -171,7 +171,7 @@ static void test_set(void **state)
                              .class = GM_CLASS_BATCH,
                              .weight = 500,
                              .share = 250,
-                             .is_paused = 1,
+                             .paused = GM_PAUSED_EVICTED,
                              .is_oversize = 1,
                              .command = "py*"};
     int peer = connect_peer();
@@ -187,7 +187,7 @@ static void test_set(void **state)
     assert_int_equal(engine.set.settings.class, GM_CLASS_BATCH);
     assert_int_equal(engine.set.settings.weight, 500);
     assert_int_equal(engine.set.settings.share, 250);
-    assert_true(engine.set.settings.is_paused);
+    assert_int_equal(gm_settings_paused(&engine.set.settings), GM_PAUSED_EVICTED);
     assert_true(engine.set.settings.is_oversize);
 
     ask.pid = 1;

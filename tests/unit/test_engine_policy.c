@@ -19,6 +19,7 @@
 #include "daemon/engine/state/engine.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/features.h"
+#include "daemon/engine/step/idle.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/step/log.h"
 #include "daemon/engine/step/policy.h"
@@ -101,6 +102,13 @@ void gm_engine_follow_cap(struct gm_engine *e, uint32_t app)
 {
     (void)e, (void)app;
     fail();
+}
+
+static bool is_called[APPS]; /* a thread of it waits for its turn */
+
+bool gm_engine_awaits_turn(const struct gm_app *app)
+{
+    return is_called[app - engine->apps];
 }
 
 uint64_t gm_engine_take_spares(struct gm_engine *e, uint32_t app, uint64_t least)
@@ -581,6 +589,56 @@ static void test_administrators(void **state)
     assert_false(policy(0).is_paused);
 }
 
+static const char *name_user(uid_t uid, char *name)
+{
+    snprintf(name, 64, "%s", uid == ALICE ? "alice" : "root");
+    return name;
+}
+
+/* Who is evicted is paused, and until its next call only as long as none waits; what else was said
+ * of pausing holds then. */
+static void test_evicted(void **state)
+{
+    (void)state;
+    char by[64];
+    engine->config.outlet.user = name_user;
+    join(0, ALICE, "app", 0);
+    engine->apps[0].session = clients[0].session;
+    assert_int_equal(gm_engine_pause_of(engine, 0), GM_PAUSED_NO);
+    assert_int_equal(set_app(ALICE, 0, "paused=evicted"), 1);
+    assert_true(policy(0).is_paused && gm_engine_is_evicted(engine, 0));
+    is_called[0] = true;
+    gm_engine_follow_calls(engine); /* whatever it does */
+    assert_int_equal(gm_engine_pause_of(engine, 0), GM_PAUSED_EVICTED);
+    assert_int_equal(set_app(ALICE, 0, "paused=no"), 1);
+    assert_false(policy(0).is_paused || gm_engine_is_evicted(engine, 0));
+
+    is_called[0] = false;
+    assert_int_equal(set_app(ALICE, 0, "paused=idle"), 1);
+    gm_engine_follow_calls(engine);
+    assert_true(policy(0).is_paused && gm_engine_is_evicted(engine, 0));
+    assert_string_equal(gm_engine_pauser(engine, 0, by, sizeof by), "alice, until its next call");
+    const uint32_t before = notes;
+    is_called[0] = true;
+    gm_engine_follow_calls(engine);
+    assert_false(policy(0).is_paused || gm_engine_is_evicted(engine, 0));
+    assert_int_equal(notes, before + 1); /* the log tells it once */
+    gm_engine_follow_calls(engine);
+    assert_int_equal(notes, before + 1);
+
+    /* an administrator's pause holds after that of its user */
+    is_called[0] = false;
+    assert_int_equal(set_app(0, 0, "paused"), 1);
+    assert_int_equal(set_app(ALICE, 0, "paused=idle"), 1);
+    is_called[0] = true;
+    gm_engine_follow_calls(engine);
+    assert_int_equal(gm_engine_pause_of(engine, 0), GM_PAUSED_YES);
+    assert_int_equal(set_app(0, 0, "paused=idle"), 1); /* and its own until then, too */
+    gm_engine_follow_calls(engine);
+    assert_int_equal(gm_engine_pause_of(engine, 0), GM_PAUSED_NO);
+    is_called[0] = false;
+}
+
 static void test_selections(void **state)
 {
     (void)state;
@@ -642,10 +700,10 @@ static void test_all_or_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        POLICY(test_first),      POLICY(test_part),         POLICY(test_wishes),
-        POLICY(test_oversize),   POLICY(test_own_programs), POLICY(test_administrators),
-        POLICY(test_selections), POLICY(test_all_or_none),  POLICY(test_caps),
-        POLICY(test_tuning),
+        POLICY(test_first),    POLICY(test_part),         POLICY(test_wishes),
+        POLICY(test_oversize), POLICY(test_own_programs), POLICY(test_administrators),
+        POLICY(test_evicted),  POLICY(test_selections),   POLICY(test_all_or_none),
+        POLICY(test_caps),     POLICY(test_tuning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

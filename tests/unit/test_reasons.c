@@ -79,6 +79,15 @@ static const struct {
      "",
      "needs 96 MiB on the GPU: pid 12 is held by a debugger and keeps 64 MiB: let it continue "
      "there (and 2 more)"},
+    {{.why = GM_WHY_PAUSED, .of = GM_WHY_EVICTED, .held = MIB(64)},
+     "alice",
+     "",
+     "64 MiB have yet to leave the GPU, as far as host memory has room; evicted by alice"},
+    {{.why = GM_WHY_PAUSED, .of = GM_WHY_EVICTED},
+     "alice, until its next call",
+     "",
+     "on the GPU is only its CUDA context (some 500 MiB) and what the driver keeps; evicted by "
+     "alice, until its next call"},
     {{.why = GM_WHY_PAUSED, .held = MIB(64)},
      "alice",
      "",

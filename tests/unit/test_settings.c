@@ -51,6 +51,17 @@ static void test_words(void **state)
     assert_int_equal(alone("paused=no"), 0);
     assert_false(settings.is_paused);
     assert_int_equal(settings.has, GM_SET_PAUSED);
+    for (uint32_t as = 0; as < GM_PAUSED_WORDS; as++) { /* each as its word, and back */
+        char word[32], text[64];
+        snprintf(word, sizeof word, "paused=%s", gm_settings_paused_word(as));
+        assert_int_equal(alone(word), 0);
+        assert_int_equal(gm_settings_paused(&settings), as);
+        gm_settings_format(&settings, text, sizeof text);
+        assert_int_equal(alone(text), 0);
+        assert_int_equal(gm_settings_paused(&settings), as);
+    }
+    assert_true(settings.is_paused && settings.is_evicted && settings.is_until_call);
+    assert_false(gm_settings_set_paused(&settings, GM_PAUSED_WORDS));
 
     assert_int_equal(alone("oversize=refuse"), 0);
     assert_false(settings.is_oversize);
@@ -186,7 +197,7 @@ static void test_mistakes(void **state)
         {"share=0.05%", -ERANGE, "out of range"},
         {"share=101%", -ERANGE, "out of range"},
         {"share=-5%", -ERANGE, "out of range"},
-        {"paused=maybe", -EINVAL, "paused: \"maybe\" is not yes or no"},
+        {"paused=maybe", -EINVAL, "paused: \"maybe\" is not no, yes, evicted or idle"},
         {"class=a\nb", -EINVAL, "\"a?b\""},
         {"cap=0", -ERANGE, "cap: \"0\" is out of range: 2M or more, or none"},
         {"cap=1M", -ERANGE, "out of range"},

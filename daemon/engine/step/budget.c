@@ -1,8 +1,8 @@
 /*
  * The budget follows what other programs leave of the device (core/room.h), and paused programs
- * leave the GPU when somebody wants that: their user, root or programs beside gpumux. Owns
- * gm_app.is_vacating. Called by run.c, and by step.c before programs are told the budget and for a
- * trim.
+ * leave the GPU when somebody wants that: their user, root or programs beside gpumux, and at once
+ * where they are evicted (policy.c). Owns gm_app.is_vacating. Called by run.c, and by step.c before
+ * programs are told the budget and for a trim.
  */
 #include "daemon/engine/step/budget.h"
 
@@ -24,29 +24,36 @@
 
 static const struct gm_scope everybody = {.is_all = true};
 
+static void vacate_one(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (app->is_vacating || !app->session)
+        return;
+    app->is_vacating = true;
+    gm_engine_take_spares(engine, id, UINT64_MAX);
+    gm_engine_replan(engine);
+}
+
 /* Those in the scope that are paused. */
 static void vacate(struct gm_engine *engine, const struct gm_scope *scope)
 {
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        struct gm_app *app = &engine->apps[id];
-        if (app->is_vacating || !app->session || !gm_engine_is_in(engine, id, scope) ||
-            !gm_engine_is_paused(engine, id))
-            continue;
-        app->is_vacating = true;
-        gm_engine_take_spares(engine, id, UINT64_MAX);
-        gm_engine_replan(engine);
-    }
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (gm_engine_is_in(engine, id, scope) && gm_engine_is_paused(engine, id))
+            vacate_one(engine, id);
 }
 
-/* Who goes on needs the GPU again. */
+/* Who is evicted leaves the GPU, and who goes on needs it again. */
 static void follow_paused(struct gm_engine *engine)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
-        if (!app->is_vacating || gm_engine_is_paused(engine, id))
-            continue;
-        app->is_vacating = false;
-        gm_engine_want_memory(engine);
+        const bool was_vacating = app->is_vacating;
+        if (was_vacating && !gm_engine_is_paused(engine, id))
+            app->is_vacating = false;
+        else if (app->session && gm_engine_is_evicted(engine, id))
+            vacate_one(engine, id);
+        if (app->is_vacating != was_vacating)
+            gm_engine_want_memory(engine);
     }
 }
 

@@ -17,6 +17,10 @@
  * When the rules change, what they said of a program ends, and what they say now begins; but what
  * an administrator said of it stays, and so does how much memory it may have: it was given that.
  * What its user said ends where it may not say so any more.
+ *
+ * An evicted program is paused, and its memory leaves the GPU (budget.c). Until its next call: when a
+ * thread of its group waits for a turn, or parked work does, its pause ends. That is looked at before
+ * each decision, whatever message told of it, so no call is missed.
  */
 /* clang-format on */
 #include "daemon/engine/step/policy.h"
@@ -26,6 +30,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/text.h"
@@ -35,6 +40,7 @@
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/idle.h"
 #include "daemon/engine/step/log.h"
 #include "daemon/engine/step/reclaim.h"
 #include "daemon/engine/step/room.h"
@@ -67,7 +73,7 @@ static void overlay(struct gm_settings *under, const struct gm_settings *over)
     if (over->has & GM_SET_SHARE)
         under->share = over->share;
     if (over->has & GM_SET_PAUSED)
-        under->is_paused = over->is_paused;
+        gm_settings_set_paused(under, gm_settings_paused(over));
     if (over->has & GM_SET_OVERSIZE)
         under->is_oversize = over->is_oversize;
     if (over->has & GM_SET_CAP)
@@ -76,12 +82,18 @@ static void overlay(struct gm_settings *under, const struct gm_settings *over)
 }
 
 /* What holds for an app. */
-static struct gm_sched_policy policy_of(const struct gm_app *app)
+static struct gm_settings settings_of(const struct gm_app *app)
 {
     struct gm_settings all = {
         .class = nothing_said.class, .weight = nothing_said.weight, .share = nothing_said.share};
     overlay(&all, &app->policy.admin);
     overlay(&all, &app->policy.own);
+    return all;
+}
+
+static struct gm_sched_policy policy_of(const struct gm_app *app)
+{
+    const struct gm_settings all = settings_of(app);
     return (struct gm_sched_policy){
         .class = all.class, .is_paused = all.is_paused, .weight = all.weight, .share = all.share};
 }
@@ -301,6 +313,24 @@ bool gm_engine_total_rule_of(const struct gm_engine *engine, uint32_t id, char *
            outlet->total_rule(engine->config.rules, engine->apps[id].uid, text, size);
 }
 
+/* How its group is paused: until its next call only if nobody of it is for longer. */
+static struct gm_settings common_pause(const struct gm_engine *engine, uint32_t id)
+{
+    struct gm_settings all = {0};
+    const struct gm_client *client = gm_group_clients(engine->apps[id].client->group);
+    for (; client; client = client->next) {
+        if (client->engines[engine->config.index] != engine || !client->session)
+            continue;
+        const struct gm_settings one = settings_of(&engine->apps[client->id]);
+        if (!one.is_paused)
+            continue;
+        all.is_until_call = one.is_until_call && (all.is_until_call || !all.is_paused);
+        all.is_evicted = all.is_evicted || one.is_evicted;
+        all.is_paused = true;
+    }
+    return all;
+}
+
 char *gm_engine_pauser(const struct gm_engine *engine, uint32_t id, char *text, size_t size)
 {
     const uint32_t paused = paused_member(engine, id);
@@ -314,12 +344,25 @@ char *gm_engine_pauser(const struct gm_engine *engine, uint32_t id, char *text, 
         snprintf(text, size, "the rule %s", rule);
     else if (app)
         snprintf(text, size, "%s", engine->config.outlet.user(app->policy.pauser, user));
+    if (common_pause(engine, id).is_until_call)
+        snprintf(text + strlen(text), size - strlen(text), ", until its next call");
     return text;
 }
 
 bool gm_engine_is_paused(const struct gm_engine *engine, uint32_t id)
 {
     return common_policy(engine, id).is_paused;
+}
+
+uint32_t gm_engine_pause_of(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_settings all = common_pause(engine, id);
+    return gm_settings_paused(&all);
+}
+
+bool gm_engine_is_evicted(const struct gm_engine *engine, uint32_t id)
+{
+    return common_pause(engine, id).is_evicted;
 }
 
 /* Tell the app, and its group, so that they can say why they wait. */
@@ -338,7 +381,7 @@ struct gm_sched_policy gm_engine_apply_policy(struct gm_engine *engine, uint32_t
 {
     struct gm_sched_policy policy = common_policy(engine, id);
     engine->apps[id].policy.is_limited = policy.share < GM_SCHED_SHARE_ALL;
-    tell_paused(engine, id, policy.is_paused);
+    tell_paused(engine, id, policy.is_paused && !common_pause(engine, id).is_until_call);
     gm_engine_feed_policy(engine, id, &policy);
     return policy;
 }
@@ -531,7 +574,7 @@ static int refuse_none(const struct gm_set_request *request, bool has_others, ch
 static bool is_same(const struct gm_settings *a, const struct gm_settings *b)
 {
     return a->has == b->has && a->class == b->class && a->weight == b->weight &&
-           a->share == b->share && a->is_paused == b->is_paused &&
+           a->share == b->share && gm_settings_paused(a) == gm_settings_paused(b) &&
            a->is_oversize == b->is_oversize && a->cap == b->cap;
 }
 
@@ -635,6 +678,50 @@ int gm_engine_apply_set(struct gm_engine *engine, const struct gm_set_request *r
             set_one(engine, id, request);
     *done = (struct gm_set_done){.changed = counted, .later = why_later(engine, request)};
     return 0;
+}
+
+/* Who is evicted until its next call. */
+
+static bool is_until_call(const struct gm_settings *settings)
+{
+    return pauses(settings) && settings->is_until_call;
+}
+
+/* A call of its group waits, or work that was parked, on any of their GPUs. */
+static bool is_called(const struct gm_app *app)
+{
+    struct gm_walk walk = gm_group_walk(app->client->group);
+    struct gm_engine *at;
+    const struct gm_app *member;
+    while ((member = gm_group_step(&walk, &at)) != NULL)
+        if (gm_engine_awaits_turn(member))
+            return true;
+    return false;
+}
+
+/* What was said until then is said no more. */
+static void end_pause(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    const struct gm_settings no = {.has = GM_SET_PAUSED};
+    if (is_until_call(&app->policy.admin))
+        app->policy.admin.has &= ~(uint32_t)GM_SET_PAUSED;
+    if (is_until_call(&app->policy.own))
+        app->policy.own.has &= ~(uint32_t)GM_SET_PAUSED;
+    const struct gm_sched_policy policy = gm_engine_apply_policy(engine, id);
+    gm_engine_note_set(engine, id, app->uid, &no, &policy);
+    gm_group_changed(engine, id); /* it goes on when it may on all its GPUs */
+}
+
+void gm_engine_follow_calls(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        if (app->session &&
+            (is_until_call(&app->policy.admin) || is_until_call(&app->policy.own)) &&
+            is_called(app))
+            end_pause(engine, id);
+    }
 }
 
 /* New rules, and a new best class. */

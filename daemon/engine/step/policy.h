@@ -16,6 +16,12 @@ struct gm_sched_policy gm_engine_apply_policy(struct gm_engine *engine, uint32_t
 bool gm_engine_is_admin(uid_t uid);
 /* It is paused by a setting, its own or that of another of its group. */
 bool gm_engine_is_paused(const struct gm_engine *engine, uint32_t app);
+/* enum gm_set_paused: how it and its group are paused. */
+uint32_t gm_engine_pause_of(const struct gm_engine *engine, uint32_t app);
+/* It is paused, and its memory is to leave the GPU as long as it is. */
+bool gm_engine_is_evicted(const struct gm_engine *engine, uint32_t app);
+/* Who was evicted until its next call, and calls, goes on. */
+void gm_engine_follow_calls(struct gm_engine *engine);
 /* Who paused it, as text ends: "alice", "the rule command=train* paused". Returns `text`. */
 char *gm_engine_pauser(const struct gm_engine *engine, uint32_t app, char *text, size_t size);
 /* The rule from which it has a setting (enum gm_set_setting). False: from none. */

@@ -33,6 +33,7 @@
 #include "daemon/engine/step/moves.h"
 #include "daemon/engine/step/on_host.h"
 #include "daemon/engine/step/places.h"
+#include "daemon/engine/step/policy.h"
 #include "daemon/engine/step/refusals.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/saving.h"
@@ -115,6 +116,7 @@ void gm_engine_run(struct gm_engine *engine)
     if (engine->now >= engine->decision.wake_at)
         gm_engine_feed(engine, GM_SCHED_TIMER, 0, 0);
     gm_engine_find_stops(engine);
+    gm_engine_follow_calls(engine);
     if (engine->now >= engine->sample_at)
         gm_engine_sample(engine);
     gm_engine_follow_windows(engine);

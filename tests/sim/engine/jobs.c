@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "common/settings.h"
 #include "daemon/engine/state/groups.h"
 
 enum { JOBS = 5, USER = 1000 };
@@ -131,18 +132,18 @@ static bool is_gone(const struct job *job)
     return true;
 }
 
-/* As mux-ctl pause and resume of one of its programs. */
-static void set_paused(struct job *job, bool is_paused)
+/* As mux-ctl pause, evict and resume of one of its programs. */
+static void set_paused(struct job *job, enum gm_set_paused as)
 {
-    const struct gm_set_request request = {
-        .selects = GM_SET_PID,
-        .pid = program_of(job, 0)->pid,
-        .settings = {.has = GM_SET_PAUSED, .is_paused = is_paused},
-        .asker = 0};
+    struct gm_set_request request = {.selects = GM_SET_PID,
+                                     .pid = program_of(job, 0)->pid,
+                                     .settings = {.has = GM_SET_PAUSED},
+                                     .asker = 0};
+    gm_settings_set_paused(&request.settings, as);
     struct gm_set_done done;
     char why[256] = "";
     require(gm_machine_set(&machine.daemon, &request, &done, why, sizeof why) == 0,
-            "a job cannot be %s: %s", is_paused ? "paused" : "resumed", why);
+            "a job cannot be %s: %s", as ? "paused" : "resumed", why);
 }
 
 /* Its programs have their memory: each opens some of the other. */
@@ -177,13 +178,16 @@ static void on_happening(void *arg, uint64_t a, uint64_t b)
     else if (job->n > 0 && job->paused_until == 0 && chance_percent(3))
         kill_job(job);
     else if (job->n > 0 && job->paused_until == 0 && job->has_met && chance_percent(10)) {
-        set_paused(job, true);
-        job->paused_until = machine.now + chance_below(3 * GM_S);
+        /* One that is evicted until its next call goes on by itself: it has work. */
+        const uint64_t for_ns = chance_below(3 * GM_S);
+        const enum gm_set_paused as = GM_PAUSED_YES + (unsigned)(for_ns % 3);
+        set_paused(job, as);
+        job->paused_until = as == GM_PAUSED_IDLE ? 0 : machine.now + for_ns;
         sums.pauses++;
     }
     for (uint32_t i = 0; i < JOBS; i++) {
         if (jobs[i].n > 0 && jobs[i].paused_until > 0 && machine.now >= jobs[i].paused_until) {
-            set_paused(&jobs[i], false);
+            set_paused(&jobs[i], GM_PAUSED_NO);
             jobs[i].paused_until = 0;
         }
         if (jobs[i].n > 0)
@@ -221,7 +225,7 @@ static void check_job(struct job *job)
 static void run_seed(uint64_t seed)
 {
     const struct gm_engine_config config = {.budget = BUDGET,
-                                            .pinned = GM_GIB,
+                                            .pinned = 2 * GM_GIB, /* room for shadows, too */
                                             .has_shadows = true,
                                             .is_prefetching = seed % 2 == 0,
                                             .slice_ns = 100 * GM_MS,

@@ -475,6 +475,8 @@ extern const struct gm_engine_outlet scenario_outlet;
 
 /* sleepers.c: programs that sleep keep nobody from working. */
 void sleepers_run(void);
+/* evicts.c */
+void evicts_run(void);
 
 /* program.c, for jobs.c: it has all the memory that it is to have. */
 bool program_has_all(const struct program *p);

@@ -6,6 +6,7 @@
  * sim_engine --count N [FROM]   ... and go on after a failure; says which fail, and why
  * sim_engine SEED               one, with a line for everything that happens
  * sim_engine --sleepers         beside programs that sleep others work (sleepers.c)
+ * sim_engine --evicts           who is evicted leaves the GPU, and comes back (evicts.c)
  * sim_engine --jobs N [FROM]    N seeds of jobs on several GPUs (jobs.c)
  * sim_engine --turns            how much of the GPU's time is used in turns (turns.c)
  *
@@ -99,6 +100,7 @@ int main(int argc, char **argv)
     gm_log_open(-1, GM_LOG_INFO, "gpumuxd");
     if (argc == 1) {
         sleepers_run();
+        evicts_run();
         run_seeds(SEEDS, 1, RARE);
         return 0;
     }
@@ -108,6 +110,10 @@ int main(int argc, char **argv)
     }
     if (argc == 2 && strcmp(argv[1], "--sleepers") == 0) {
         sleepers_run();
+        return 0;
+    }
+    if (argc == 2 && strcmp(argv[1], "--evicts") == 0) {
+        evicts_run();
         return 0;
     }
     if (argc == 2 && strcmp(argv[1], "--turns") == 0) {
@@ -135,8 +141,10 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], "--count") == 0)
             return count_failures(n, seed);
     }
-    fprintf(stderr, "usage: sim_engine [SEED | --rare | --sleepers | --turns | --jobs N [FROM] | "
-                    "--seeds N [FROM] | "
-                    "--count N [FROM]]\n");
+    fprintf(
+        stderr,
+        "usage: sim_engine [SEED | --rare | --sleepers | --evicts | --turns | --jobs N [FROM] | "
+        "--seeds N [FROM] | "
+        "--count N [FROM]]\n");
     return 1;
 }
