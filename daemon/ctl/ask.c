@@ -267,6 +267,7 @@ int mux_try_status(const struct mux_options *options, struct mux_question *ask, 
     *ask = (struct mux_question){
         .question = GM_MSG_STATUS, .body = &body, .answer = GM_MSG_STATUS_IS, .is_document = true};
     const int code = mux_try(options->socket, ask);
+    *status = NULL;
     if (code)
         return code;
     *status = cJSON_Parse(ask->text);
@@ -274,6 +275,7 @@ int mux_try_status(const struct mux_options *options, struct mux_question *ask, 
     if (cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(*status, "schema")))
         return MUX_OK;
     cJSON_Delete(*status);
+    *status = NULL;
     explain(ask, "gpumuxd's status is not a status document");
     return MUX_FAILED;
 }

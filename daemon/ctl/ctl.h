@@ -6,6 +6,7 @@
  *   status.c, log.c  show what the daemon says, as JSON or by table.c and lines.c
  *   ps.c             lists programs, as status does: apps.c
  *   set.c            changes settings of programs; evict.c: and waits until they left the GPU
+ *   doctor.c         what this machine can do, and what is wrong: driver.c asks the driver
  *   trim.c           gives cached memory back
  *   forget.c         has what earlier runs needed forgotten
  *   run.c            starts programs with the shim; program.c: whether they can load it
@@ -149,6 +150,7 @@ int mux_set(const struct mux_options *options);
 int mux_pause(const struct mux_options *options);
 int mux_resume(const struct mux_options *options);
 int mux_evict(const struct mux_options *options);
+int mux_doctor(const struct mux_options *options);
 int mux_trim(const struct mux_options *options);
 int mux_forget(const struct mux_options *options);
 int mux_config(const struct mux_options *options);
@@ -159,6 +161,9 @@ int mux_profile(const struct mux_options *options);
  * folder; the same in an installation, which may have been moved; or the configured folder. False,
  * after one line: it is nowhere. `path` has PATH_MAX bytes. */
 bool mux_find(const char *library, const char *built, const char *variable, char *path);
+/* The same with the line in `why`. */
+bool mux_seek(const char *library, const char *built, const char *variable, char *path, char *why,
+              size_t size);
 
 /* The name under which the daemon will know the program. */
 void mux_name(char **argv, char name[GM_APPNAME_SIZE]);

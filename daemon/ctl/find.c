@@ -24,7 +24,8 @@ static bool own_folder(char folder[PATH_MAX])
     return true;
 }
 
-bool mux_find(const char *library, const char *built, const char *variable, char *path)
+bool mux_seek(const char *library, const char *built, const char *variable, char *path, char *why,
+              size_t size)
 {
     char folder[PATH_MAX], joined[PATH_MAX + 256];
     const char *chosen = getenv(variable);
@@ -32,7 +33,7 @@ bool mux_find(const char *library, const char *built, const char *variable, char
     if (chosen && *chosen) {
         if (realpath(chosen, path))
             return true;
-        mux_complain("%s names %s: %s", variable, chosen, strerror(errno));
+        snprintf(why, size, "%s names %s: %s", variable, chosen, strerror(errno));
         return false;
     }
     if (own_folder(folder)) {
@@ -46,8 +47,18 @@ bool mux_find(const char *library, const char *built, const char *variable, char
     snprintf(joined, sizeof joined, GM_LIBDIR "/%s", library);
     if (realpath(joined, path))
         return true;
-    mux_complain("%s is neither beside mux-ctl nor in " GM_LIBDIR ": install gpumux, or set %s",
-                 library, variable);
+    snprintf(why, size,
+             "%s is neither beside mux-ctl nor in " GM_LIBDIR ": install gpumux, or set %s",
+             library, variable);
+    return false;
+}
+
+bool mux_find(const char *library, const char *built, const char *variable, char *path)
+{
+    char why[PATH_MAX + 256];
+    if (mux_seek(library, built, variable, path, why, sizeof why))
+        return true;
+    mux_complain("%s", why);
     return false;
 }
 

@@ -1,0 +1,40 @@
+/* What the driver and NVML say of this machine's GPUs. Called by doctor.c. Nothing is changed, and
+ * no context is made. */
+#ifndef GM_DAEMON_CTL_DRIVER_H
+#define GM_DAEMON_CTL_DRIVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/shm.h"
+
+#define MUX_PROCESSES 64u
+
+struct mux_process {
+    int32_t pid;
+    uint64_t used; /* bytes; UINT64_MAX: NVML does not say */
+};
+
+struct mux_gpu {
+    char name[96], uuid[48];
+    bool has_vmm, has_fds, has_host_frames, has_mps, has_time_limit;
+    int compute_mode;     /* a CUcomputemode */
+    char uncounted[128];  /* why NVML does not count what crosses its link; "": it does */
+    uint32_t n_processes; /* that use it, as NVML says */
+    struct mux_process processes[MUX_PROCESSES];
+};
+
+struct mux_driver {
+    bool is_loaded;   /* there is a libcuda.so.1 */
+    int error;        /* CUresult of its start */
+    char why[160];    /* ... or why it cannot be loaded; "": it works */
+    int version;      /* 13000 is CUDA 13.0 */
+    char no_nvml[96]; /* "": there is an NVML */
+    int n;
+    struct mux_gpu gpus[GM_GPUS_MAX];
+};
+
+/* Ask them. */
+void mux_ask_driver(struct mux_driver *driver);
+
+#endif
