@@ -17,7 +17,7 @@
 
 #include "common/visible.h"
 
-#define GM_WIRE_VERSION 15u
+#define GM_WIRE_VERSION 16u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 /* The most fds of a message. A program keeps as many numbers free (shim/link/files.h). */
 #define GM_WIRE_FDS 16
