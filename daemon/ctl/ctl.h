@@ -4,6 +4,7 @@
  *
  *   main.c           reads the command line, and calls one of:
  *   status.c, log.c  show what the daemon says, as JSON or by table.c and lines.c
+ *   top.c            shows it live: samples.c keeps it, screen.c draws it and takes keys
  *   ps.c             lists programs, as status does: apps.c
  *   set.c            changes settings of programs; evict.c: and waits until they left the GPU
  *   doctor.c         what this machine can do, and what is wrong: driver.c asks the driver
@@ -33,6 +34,7 @@
 
 #include "common/appname.h"
 #include "common/profile.h"
+#include "common/settings.h"
 #include "common/size.h"
 #include "common/wire.h"
 #include "daemon/profile/learn.h"
@@ -55,7 +57,8 @@ struct mux_options {
     bool is_json;
     bool is_long, is_quiet;     /* status, ps: all columns and whole lines; ps: pids only */
     unsigned sort;              /* status, ps: mux_sort_index */
-    uint64_t watch_ns;          /* status; 0: once */
+    uint64_t watch_ns;          /* status; 0: once; top; 0: 1 s */
+    bool is_once;               /* top: without a terminal */
     bool is_idle;               /* evict: until their next call */
     bool is_following;          /* log */
     uint32_t count;             /* log: entries, or MUX_COUNT_UNSAID */
@@ -127,6 +130,9 @@ bool mux_select_pid(const struct mux_options *options, const char *word, const c
  * is the setting of a command that takes none; NULL. False, after one line: that makes no sense. */
 bool mux_read_set(const struct mux_options *options, const char *fixed, struct gm_msg_set *set);
 
+/* Settings as the wire has them, of nobody yet. */
+struct gm_msg_set mux_set_of(const struct gm_settings *said);
+
 /* What commands.def says of a command; the last one has no name. */
 struct mux_command {
     const char *name;
@@ -150,6 +156,7 @@ int mux_set(const struct mux_options *options);
 int mux_pause(const struct mux_options *options);
 int mux_resume(const struct mux_options *options);
 int mux_evict(const struct mux_options *options);
+int mux_top(const struct mux_options *options);
 int mux_doctor(const struct mux_options *options);
 int mux_trim(const struct mux_options *options);
 int mux_forget(const struct mux_options *options);

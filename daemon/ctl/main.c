@@ -23,6 +23,8 @@ enum {
     KEY_VERSION,
     KEY_SORT,
     KEY_IDLE,
+    KEY_ONCE,
+    KEY_DELAY,
     KEY_CLASS,
     KEY_CAP,
     KEY_COMMAND,
@@ -101,12 +103,13 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
     case KEY_JSON:
         line->options.is_json = true;
         return 0;
+    case KEY_DELAY:
     case KEY_WATCH:
         if ((gm_parse_duration(argument, &line->options.watch_ns) ||
              line->options.watch_ns < 10 * GM_MS || line->options.watch_ns > 86400 * GM_S) &&
             fail(line))
-            mux_complain("--watch: \"%.60s\" is not a time from 10ms to a day (for example 2s)",
-                         argument);
+            mux_complain("--%s: \"%.60s\" is not a time from 10ms to a day (for example 2s)",
+                         key == KEY_DELAY ? "delay" : "watch", argument);
         return 0;
     case KEY_GROUP:
         if ((!*argument || strlen(argument) >= sizeof((struct gm_msg_hello){0}.group) ||
@@ -126,6 +129,9 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
     case KEY_SORT:
         if (!mux_sort_index(argument, &line->options.sort) && fail(line))
             mux_complain("--sort: \"%.60s\" is not " MUX_SORT_LIST, argument);
+        return 0;
+    case KEY_ONCE:
+        line->options.is_once = true;
         return 0;
     case KEY_IDLE:
         line->options.is_idle = true;

@@ -27,6 +27,17 @@ static bool take_pid(const struct mux_options *options, const char *word, bool h
     return mux_select_pid(options, word, other, whose);
 }
 
+struct gm_msg_set mux_set_of(const struct gm_settings *said)
+{
+    return (struct gm_msg_set){.settings = said->has,
+                               .class = said->class,
+                               .weight = said->weight,
+                               .share = said->share,
+                               .paused = gm_settings_paused(said),
+                               .is_oversize = said->is_oversize,
+                               .cap = said->cap};
+}
+
 bool mux_read_set(const struct mux_options *options, const char *fixed, struct gm_msg_set *set)
 {
     struct gm_settings said = {0};
@@ -55,16 +66,10 @@ bool mux_read_set(const struct mux_options *options, const char *fixed, struct g
                      options->name);
         return false;
     }
-    *set = (struct gm_msg_set){.selects = whose.selects,
-                               .pid = whose.pid,
-                               .uid = whose.uid,
-                               .settings = said.has,
-                               .class = said.class,
-                               .weight = said.weight,
-                               .share = said.share,
-                               .paused = gm_settings_paused(&said),
-                               .is_oversize = said.is_oversize,
-                               .cap = said.cap};
+    *set = mux_set_of(&said);
+    set->selects = whose.selects;
+    set->pid = whose.pid;
+    set->uid = whose.uid;
     memcpy(set->command, whose.command, sizeof set->command);
     return true;
 }
