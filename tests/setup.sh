@@ -114,6 +114,7 @@ gm_install() {
     gm_has pkg-config || gm_missing="$gm_missing pkg-config"
     gm_has_library libuv || gm_missing="$gm_missing libuv1-dev"
     gm_has_library libcjson || gm_missing="$gm_missing libcjson-dev"
+    gm_has_library libmicrohttpd || gm_missing="$gm_missing libmicrohttpd-dev"
     gm_has_library ncursesw || gm_missing="$gm_missing libncurses-dev"
     [ "${1:-}" = user ] || gm_has_library cmocka || gm_missing="$gm_missing libcmocka-dev"
     [ "${1:-}" = user ] || gm_has tmux || gm_missing="$gm_missing tmux"

@@ -8,6 +8,7 @@
  *   ps.c             lists programs, as status does: apps.c
  *   set.c            changes settings of programs; evict.c: and waits until they left the GPU
  *   doctor.c         what this machine can do, and what is wrong: driver.c asks the driver
+ *   metrics.c        writes the status for Prometheus; exporter.c serves that
  *   trim.c           gives cached memory back
  *   forget.c         has what earlier runs needed forgotten
  *   run.c            starts programs with the shim; program.c: whether they can load it
@@ -58,6 +59,8 @@ struct mux_options {
     bool is_long, is_quiet;     /* status, ps: all columns and whole lines; ps: pids only */
     unsigned sort;              /* status, ps: mux_sort_index */
     uint64_t watch_ns;          /* status; 0: once; top; 0: 1 s */
+    uint16_t port;              /* metrics: serve there; 0: do not */
+    const char *unix_path;      /* ... on this Unix socket; NULL: do not */
     bool is_once;               /* top: without a terminal */
     bool is_idle;               /* evict: until their next call */
     bool is_following;          /* log */
@@ -156,6 +159,7 @@ int mux_set(const struct mux_options *options);
 int mux_pause(const struct mux_options *options);
 int mux_resume(const struct mux_options *options);
 int mux_evict(const struct mux_options *options);
+int mux_metrics(const struct mux_options *options);
 int mux_top(const struct mux_options *options);
 int mux_doctor(const struct mux_options *options);
 int mux_trim(const struct mux_options *options);

@@ -23,6 +23,8 @@ enum {
     KEY_VERSION,
     KEY_SORT,
     KEY_IDLE,
+    KEY_LISTEN,
+    KEY_UNIX,
     KEY_ONCE,
     KEY_DELAY,
     KEY_CLASS,
@@ -132,6 +134,17 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_ONCE:
         line->options.is_once = true;
+        return 0;
+    case KEY_LISTEN:
+        if ((gm_parse_number(argument, &number) || number == 0 || number > UINT16_MAX) &&
+            fail(line))
+            mux_complain("--listen: \"%.60s\" is not a port from 1 to 65535", argument);
+        line->options.port = (uint16_t)number;
+        return 0;
+    case KEY_UNIX:
+        if (!*argument && fail(line))
+            mux_complain("--unix: \"\" is not a path");
+        line->options.unix_path = argument;
         return 0;
     case KEY_IDLE:
         line->options.is_idle = true;

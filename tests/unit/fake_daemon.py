@@ -4,6 +4,7 @@ fake_daemon.py SOCKET VERSION PROGRAMS GPUS SAID
 
 VERSION is the protocol's. What it is asked to set goes into the file SAID, a line each. Programs work in turns of a
 second: program n has the GPU when the seconds since the start are n, modulo their number.
+FAKE_NAME is the first program's name.
 """
 import array
 import json
@@ -21,7 +22,8 @@ STARTED = time.time()
 
 def make_apps(n, gpus):
     users = ["alice", "bob", "carol"]
-    return [{"id": i, "pid": 1000 + i, "uid": 0, "user": users[i % 3], "name": f"train_{i}.py", "gpu": i % gpus,
+    first = os.environ.get("FAKE_NAME", "train_0.py")
+    return [{"id": i, "pid": 1000 + i, "uid": 0, "user": users[i % 3], "name": f"train_{i}.py" if i else first, "gpu": i % gpus,
              "group": "", "state": "waiting", "resident_bytes": (i % 7) * GIB, "total_bytes": 8 * GIB,
              "device_bytes": (i % 7) * GIB, "run_s": 0.0, "wait_s": 0.0, "waiting_s": float(i), "level": 2,
              "class": "auto", "weight": 1, "share_percent": 100, "paused": False, "pause": "no", "cap_bytes": 0,

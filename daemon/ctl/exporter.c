@@ -1,0 +1,143 @@
+/*
+ * Serves metrics over HTTP, by libmicrohttpd: GET /metrics, on a port of 127.0.0.1 or on a Unix
+ * socket. One thread; a request takes as long as the daemon takes to answer, 5 s at most. A daemon
+ * that is down is a metric, gpumux_up 0. Called by metrics.c.
+ */
+#include "daemon/ctl/metrics.h"
+
+#ifdef GM_HAS_MICROHTTPD
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define CONNECTIONS 16u
+#define SILENCE_S 10u /* a connection that says nothing for so long is closed */
+
+static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status, const char *type,
+                              char *text, size_t length)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(length, text, MHD_RESPMEM_MUST_COPY);
+    if (!response)
+        return MHD_NO;
+    MHD_add_response_header(response, "Content-Type", type);
+    const enum MHD_Result result = MHD_queue_response(connection, status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result send_metrics(const struct mux_options *options,
+                                    struct MHD_Connection *connection)
+{
+    struct mux_question ask;
+    cJSON *status = NULL;
+    char *text = NULL;
+    size_t length = 0;
+    mux_try_status(options, &ask, &status);
+    FILE *file = open_memstream(&text, &length);
+    bool is_whole = file && mux_write_metrics(file, status);
+    is_whole = file && fclose(file) == 0 && is_whole;
+    const enum MHD_Result result =
+        is_whole ? answer(connection, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", text,
+                          length)
+                 : MHD_NO;
+    free(text);
+    cJSON_Delete(status);
+    return result;
+}
+
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *size, void **state)
+{
+    static char none[] = "there is only /metrics\n", other[] = "only GET\n";
+    (void)version, (void)data, (void)state;
+    if (strcmp(method, "GET") != 0 || *size > 0)
+        return answer(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain", other, strlen(other));
+    if (strcmp(url, "/metrics") != 0)
+        return answer(connection, MHD_HTTP_NOT_FOUND, "text/plain", none, strlen(none));
+    return send_metrics(arg, connection);
+}
+
+/* A socket that listens, or -1 after one line. */
+static int listen_at(const struct mux_options *options)
+{
+    const int yes = 1;
+    struct sockaddr_un path = {.sun_family = AF_UNIX};
+    struct sockaddr_in port = {.sin_family = AF_INET,
+                               .sin_port = htons(options->port),
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const bool is_unix = options->unix_path != NULL;
+    const struct sockaddr *address = is_unix ? (void *)&path : (void *)&port;
+    const socklen_t length = is_unix ? sizeof path : sizeof port;
+    char where[160];
+    if (is_unix && strlen(options->unix_path) >= sizeof path.sun_path) {
+        mux_complain("metrics: --unix: a path has at most %zu bytes", sizeof path.sun_path - 1);
+        return -1;
+    }
+    snprintf(where, sizeof where, "127.0.0.1:%u", options->port);
+    if (is_unix) {
+        struct stat found;
+        snprintf(path.sun_path, sizeof path.sun_path, "%s", options->unix_path);
+        snprintf(where, sizeof where, "%s", options->unix_path);
+        const int other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        const bool is_served = other >= 0 && connect(other, address, length) == 0;
+        if (other >= 0)
+            close(other);
+        if (!is_served && stat(options->unix_path, &found) == 0 && S_ISSOCK(found.st_mode))
+            unlink(options->unix_path); /* of one that was killed */
+    }
+    const int fd = socket(is_unix ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && !is_unix)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (fd >= 0 && bind(fd, address, length) == 0 && listen(fd, CONNECTIONS) == 0)
+        return fd;
+    mux_complain("metrics: cannot listen at %s: %s", where, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+int mux_serve_metrics(const struct mux_options *options)
+{
+    sigset_t ends;
+    int signal = 0;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigprocmask(SIG_BLOCK, &ends, NULL); /* the server's thread has that from here */
+    const int fd = listen_at(options);
+    if (fd < 0)
+        return MUX_FAILED;
+    struct MHD_Daemon *server =
+        MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, on_request,
+                         (void *)options, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+                         CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, SILENCE_S, MHD_OPTION_END);
+    if (!server) {
+        mux_complain("metrics: the server does not start");
+        close(fd);
+        return MUX_FAILED;
+    }
+    sigwait(&ends, &signal);
+    MHD_stop_daemon(server);
+    if (options->unix_path)
+        unlink(options->unix_path);
+    return MUX_OK;
+}
+#else
+int mux_serve_metrics(const struct mux_options *options)
+{
+    mux_complain("%s: this mux-ctl was built without libmicrohttpd (libmicrohttpd-dev): it writes "
+                 "metrics to standard output only",
+                 options->name);
+    return MUX_FAILED;
+}
+#endif

@@ -1,0 +1,272 @@
+/*
+ * mux-ctl metrics: the status as metrics for Prometheus, on standard output or served by
+ * exporter.c. Each metric stands once with its help, and then all its samples, as the text format
+ * wants it. Calls ask.c.
+ *
+ * Values of labels come from programs: their names can hold any character.
+ */
+#include "daemon/ctl/metrics.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { GAUGE, COUNTER };
+static const char *const kinds[] = {[GAUGE] = "gauge", [COUNTER] = "counter"};
+
+struct metric {
+    const char *name, *help;
+    enum kind kind;
+    const char *key;   /* of the status */
+    const char *label; /* one more, with a comma before it; "" */
+};
+
+/* ---- containers ---- */
+
+static bool is_hex(const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isxdigit((unsigned char)text[i]))
+            return false;
+    return true;
+}
+
+/* A container is named by 64 hexadecimal digits, the last of which count: others are around it. A
+ * pod by "pod" and its uid of 36 characters, in which systemd has _ for -. */
+void mux_find_place(const char *cgroup, struct mux_place *place)
+{
+    enum { ID = 64, UID = 36 };
+    *place = (struct mux_place){{0}, {0}};
+    const size_t length = strlen(cgroup);
+    for (size_t i = 0; i + ID <= length; i++) {
+        if (!is_hex(cgroup + i, ID) || isxdigit((unsigned char)cgroup[i + ID]) ||
+            (i > 0 && isxdigit((unsigned char)cgroup[i - 1])))
+            continue;
+        memcpy(place->container, cgroup + i, ID);
+        i += ID;
+    }
+    for (const char *at = cgroup; (at = strstr(at, "pod")) != NULL; at++) {
+        const char *uid = at + 3;
+        size_t n = 0;
+        while (n < UID &&
+               (n == 8 || n == 13 || n == 18 || n == 23 ? uid[n] == '-' || uid[n] == '_'
+                                                        : isxdigit((unsigned char)uid[n]) != 0))
+            n++;
+        if (n != UID)
+            continue;
+        for (size_t i = 0; i < UID; i++)
+            place->pod[i] = uid[i] == '_' ? '-' : uid[i];
+        place->pod[UID] = '\0';
+    }
+}
+
+static void place_of(double pid, struct mux_place *place)
+{
+    char path[64], text[4096] = "";
+    snprintf(path, sizeof path, "/proc/%.0f/cgroup", pid);
+    FILE *file = fopen(path, "re");
+    if (file) {
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+        fclose(file);
+    }
+    mux_find_place(text, place);
+}
+
+/* ---- the text format ---- */
+
+static void put_label(FILE *file, const char *name, const char *value)
+{
+    fprintf(file, "%s=\"", name);
+    for (; *value; value++)
+        if (*value == '\\' || *value == '"')
+            fprintf(file, "\\%c", *value);
+        else if (*value == '\n')
+            fputs("\\n", file);
+        else
+            fputc(*value, file);
+    fputc('"', file);
+}
+
+static void put_head(FILE *file, const struct metric *metric)
+{
+    fprintf(file, "# HELP %s %s\n# TYPE %s %s\n", metric->name, metric->help, metric->name,
+            kinds[metric->kind]);
+}
+
+/* A number, whole where it is one: 17 digits hold all that a double does. */
+static void put_value(FILE *file, double value)
+{
+    fprintf(file, " %.17g\n", value);
+}
+
+/* ---- the metrics ---- */
+
+static const struct metric daemon_metrics[] = {
+    {"gpumux_uptime_seconds", "Time since the daemon's start.", GAUGE, "uptime_s", ""},
+};
+
+static const struct metric total_metrics[] = {
+    {"gpumux_parks_total", "How often kernels were stopped where they are.", COUNTER, "parks", ""},
+    {"gpumux_refused_allocations_total", "Allocations that were refused.", COUNTER,
+     "refused_allocs", ""},
+};
+
+static const struct metric gpu_metrics[] = {
+    {"gpumux_gpu_budget_bytes", "Memory that programs may fill on the GPU.", GAUGE, "budget_bytes",
+     ""},
+    {"gpumux_gpu_usable_bytes", "What of the budget can be had now.", GAUGE, "usable_bytes", ""},
+    {"gpumux_gpu_used_bytes", "Memory of programs on the GPU.", GAUGE, "used_bytes", ""},
+    {"gpumux_gpu_committed_bytes", "What all programs have allocated.", GAUGE, "committed_bytes",
+     ""},
+    {"gpumux_gpu_device_free_bytes", "What is free on the device.", GAUGE, "device_free_bytes", ""},
+    {"gpumux_switches_total", "How often a program got its turn.", COUNTER, "switches", ""},
+    {"gpumux_link_bytes_total", "What was moved over the link.", COUNTER, "bytes_in",
+     ",direction=\"in\""},
+    {"gpumux_link_bytes_total", NULL, COUNTER, "bytes_out", ",direction=\"out\""},
+    {"gpumux_unmoved_bytes_total", "What was evicted and not copied.", COUNTER, "bytes_clean",
+     ",cause=\"unchanged\""},
+    {"gpumux_unmoved_bytes_total", NULL, COUNTER, "bytes_zero", ",cause=\"zero\""},
+};
+
+static const struct metric tier_metrics[] = {
+    {"gpumux_tier_used_bytes", "Data in a tier of host memory.", GAUGE, "pinned_used_bytes",
+     ",tier=\"pinned\""},
+    {"gpumux_tier_used_bytes", NULL, GAUGE, "paged_used_bytes", ",tier=\"paged\""},
+    {"gpumux_tier_used_bytes", NULL, GAUGE, "disk_used_bytes", ",tier=\"disk\""},
+    {"gpumux_tier_limit_bytes", "The most data in a tier of host memory.", GAUGE,
+     "pinned_cap_bytes", ",tier=\"pinned\""},
+    {"gpumux_tier_limit_bytes", NULL, GAUGE, "paged_cap_bytes", ",tier=\"paged\""},
+    {"gpumux_tier_limit_bytes", NULL, GAUGE, "disk_cap_bytes", ",tier=\"disk\""},
+};
+
+static const struct metric app_metrics[] = {
+    {"gpumux_app_gpu_seconds_total", "Time that the program had the GPU.", COUNTER, "run_s", ""},
+    {"gpumux_app_wait_seconds_total", "Time that the program waited for the GPU.", COUNTER,
+     "wait_s", ""},
+    {"gpumux_app_waiting_seconds", "Time that the program waits now.", GAUGE, "waiting_s", ""},
+    {"gpumux_app_resident_bytes", "Memory of the program on the GPU.", GAUGE, "resident_bytes", ""},
+    {"gpumux_app_allocated_bytes", "All memory of the program.", GAUGE, "total_bytes", ""},
+    {"gpumux_app_needed_bytes", "What the GPU must have of it for its turn.", GAUGE, "needed_bytes",
+     ""},
+    {"gpumux_app_on_host_bytes", "What it reads over the link while it runs.", GAUGE,
+     "on_host_bytes", ""},
+    {"gpumux_app_switches_total", "How often the program got its turn.", COUNTER, "switches", ""},
+    {"gpumux_app_refused_allocations_total", "Its allocations that were refused.", COUNTER,
+     "refused_allocs", ""},
+};
+
+static void put_apps(FILE *file, const cJSON *apps, const struct mux_place *places,
+                     const struct metric *metric)
+{
+    const cJSON *app;
+    const struct mux_place *place = places;
+    cJSON_ArrayForEach(app, apps)
+    {
+        const cJSON *state = cJSON_GetObjectItemCaseSensitive(app, "state");
+        fprintf(file, "%s{gpu=\"%.0f\",pid=\"%.0f\"", metric->name, mux_number(app, "gpu"),
+                mux_number(app, "pid"));
+        put_label(file, ",user", mux_word(app, "user"));
+        put_label(file, ",command", mux_word(app, "name"));
+        put_label(file, ",container", place->container);
+        put_label(file, ",pod", place->pod);
+        if (!metric->key && cJSON_IsString(state))
+            put_label(file, ",state", state->valuestring);
+        fputc('}', file);
+        put_value(file, metric->key ? mux_number(app, metric->key) : 1);
+        place++;
+    }
+}
+
+static void put_gpus(FILE *file, const cJSON *gpus, const struct metric *metrics, size_t n,
+                     const char *part)
+{
+    const cJSON *gpu;
+    for (size_t i = 0; i < n; i++) {
+        if (metrics[i].help)
+            put_head(file, &metrics[i]);
+        cJSON_ArrayForEach(gpu, gpus)
+        {
+            fprintf(file, "%s{gpu=\"%.0f\"", metrics[i].name, mux_number(gpu, "index"));
+            put_label(file, ",uuid", mux_word(gpu, "uuid"));
+            fprintf(file, "%s}", metrics[i].label);
+            put_value(file, mux_number(part ? cJSON_GetObjectItemCaseSensitive(gpu, part) : gpu,
+                                       metrics[i].key));
+        }
+    }
+}
+
+static void put_all(FILE *file, const cJSON *status, const struct mux_place *places)
+{
+    static const struct metric up = {"gpumux_up", "Whether the daemon answers.", GAUGE, NULL, ""};
+    static const struct metric build = {"gpumux_build_info", "The daemon's version.", GAUGE, NULL,
+                                        ""};
+    static const struct metric refused = {
+        "gpumux_refused_programs_total", "Programs that run without gpumux.", COUNTER, "count", ""};
+    static const struct metric info = {"gpumux_app_state", "The state of the program.", GAUGE, NULL,
+                                       ""};
+    const cJSON *gpus = cJSON_GetObjectItemCaseSensitive(status, "gpus");
+    const cJSON *apps = cJSON_GetObjectItemCaseSensitive(status, "apps");
+    put_head(file, &up);
+    fprintf(file, "%s %d\n", up.name, status != NULL);
+    if (!status)
+        return;
+    put_head(file, &build);
+    fprintf(file, "%s{", build.name);
+    put_label(file, "version", mux_word(status, "version"));
+    fputs("} 1\n", file);
+    for (size_t i = 0; i < sizeof daemon_metrics / sizeof daemon_metrics[0]; i++) {
+        put_head(file, &daemon_metrics[i]);
+        fputs(daemon_metrics[i].name, file);
+        put_value(file, mux_number(status, daemon_metrics[i].key));
+    }
+    for (size_t i = 0; i < sizeof total_metrics / sizeof total_metrics[0]; i++) {
+        put_head(file, &total_metrics[i]);
+        fputs(total_metrics[i].name, file);
+        put_value(file, mux_number(cJSON_GetObjectItemCaseSensitive(status, "totals"),
+                                   total_metrics[i].key));
+    }
+    put_head(file, &refused);
+    fputs(refused.name, file);
+    put_value(file, mux_number(cJSON_GetObjectItemCaseSensitive(status, "refused"), refused.key));
+    put_gpus(file, gpus, gpu_metrics, sizeof gpu_metrics / sizeof gpu_metrics[0], NULL);
+    put_gpus(file, gpus, tier_metrics, sizeof tier_metrics / sizeof tier_metrics[0], "tiers");
+    for (size_t i = 0; i < sizeof app_metrics / sizeof app_metrics[0]; i++) {
+        put_head(file, &app_metrics[i]);
+        put_apps(file, apps, places, &app_metrics[i]);
+    }
+    put_head(file, &info);
+    put_apps(file, apps, places, &info);
+}
+
+bool mux_write_metrics(FILE *file, const cJSON *status)
+{
+    const cJSON *apps = cJSON_GetObjectItemCaseSensitive(status, "apps"), *app;
+    struct mux_place *places = calloc((size_t)cJSON_GetArraySize(apps) + 1, sizeof *places);
+    size_t n = 0;
+    if (!places)
+        return false;
+    cJSON_ArrayForEach(app, apps)
+    {
+        place_of(mux_number(app, "pid"), &places[n++]);
+    }
+    put_all(file, status, places);
+    free(places);
+    return !ferror(file);
+}
+
+int mux_metrics(const struct mux_options *options)
+{
+    cJSON *status;
+    if (options->port > 0 || options->unix_path)
+        return mux_serve_metrics(options);
+    const int code = mux_get_status(options, &status);
+    if (code)
+        return code;
+    const bool is_whole = mux_write_metrics(stdout, status);
+    cJSON_Delete(status);
+    if (!is_whole && !ferror(stdout)) {
+        mux_complain("out of memory");
+        return MUX_FAILED;
+    }
+    return mux_written("the metrics");
+}

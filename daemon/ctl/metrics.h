@@ -1,0 +1,23 @@
+/* The status as metrics for Prometheus. metrics.c writes them, exporter.c serves them. */
+#ifndef GM_DAEMON_CTL_METRICS_H
+#define GM_DAEMON_CTL_METRICS_H
+
+#include <stdio.h>
+
+#include "daemon/ctl/ctl.h"
+
+/* In which container and pod a process is, by the text of its /proc/PID/cgroup; "": in none. */
+struct mux_place {
+    char container[65], pod[64];
+};
+void mux_find_place(const char *cgroup, struct mux_place *place);
+
+/* Write all metrics in the text format of Prometheus. `status` NULL: the daemon is down. False: not
+ * all could be written. */
+bool mux_write_metrics(FILE *file, const cJSON *status);
+
+/* Serve them on 127.0.0.1:`port`, or on the Unix socket `path`, until SIGTERM or SIGINT. Returns an
+ * enum mux_exit. */
+int mux_serve_metrics(const struct mux_options *options);
+
+#endif

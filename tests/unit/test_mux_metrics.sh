@@ -1,0 +1,112 @@
+#!/bin/sh
+# mux-ctl metrics over a daemon of Python (fake_daemon.py): the text is that of Prometheus, by promtool where that is, and
+# the same is served on a port and on a Unix socket, also while the daemon is down.
+set -u
+ctl=$BUILD/daemon/mux-ctl
+command -v python3 > /dev/null || { echo "skipped: no python3" && exit 77; }
+dir=$(mktemp -d "${TMPDIR:-/tmp}/gm-metrics.XXXXXX") || exit 2
+export GPUMUX_SOCKET="$dir/socket" FAKE_NAME='my "own" \ app'
+pids=
+trap '[ -z "$pids" ] || kill $pids 2> /dev/null; wait; rm -rf "$dir"' EXIT
+
+fail() {
+    echo "mux_metrics: FAILED: $*"
+    exit 1
+}
+
+# within COMMAND...: it succeeds within half a minute.
+within() {
+    for try in $(seq 300); do
+        "$@" && return
+        sleep 0.1
+    done
+    return 1
+}
+
+python3 "$SOURCE/tests/unit/fake_daemon.py" "$GPUMUX_SOCKET" "$("$ctl" version | sed 's/.*(protocol \([0-9]*\))/\1/')" 5 2 "$dir/said" &
+pids=$! daemon=$!
+answers() { [ -S "$GPUMUX_SOCKET" ] && "$ctl" ps -q > /dev/null 2>&1; }
+within answers || fail "the made-up daemon does not start"
+
+"$ctl" metrics > "$dir/metrics" || fail "metrics ended with $?"
+cat > "$dir/check.py" << 'END'
+"""Each metric has its help and type once, before its samples, which stand together; all lines are of the format."""
+import re
+import sys
+seen, now = set(), None
+label = r'[a-z]+="(?:[^"\\\n]|\\["\\n])*"'
+for line in open(sys.argv[1], encoding="utf-8"):
+    head = re.fullmatch(r"# HELP ([a-z_]+) [A-Z].*\.\n", line)
+    if head:
+        assert head[1] not in seen, line
+        seen.add(head[1])
+        now = head[1]
+        continue
+    kind = re.fullmatch(r"# TYPE ([a-z_]+) (gauge|counter)\n", line)
+    if kind:
+        assert kind[1] == now and (kind[2] == "counter") == now.endswith("_total"), line
+        continue
+    sample = re.fullmatch(r"([a-z_]+)(?:\{%s(?:,%s)*\})? [-+.0-9e]+\n" % (label, label), line)
+    assert sample and sample[1] == now, line
+assert len(seen) >= 20, seen
+END
+python3 "$dir/check.py" "$dir/metrics" || fail "the format: $(cat "$dir/metrics")"
+if command -v promtool > /dev/null; then
+    promtool check metrics < "$dir/metrics" > "$dir/promtool" 2>&1 && [ ! -s "$dir/promtool" ] || fail "promtool: $(cat "$dir/promtool")"
+fi
+for line in 'gpumux_up 1' 'gpumux_build_info{version="0.1.0"} 1' 'gpumux_gpu_used_bytes{gpu="1",uuid="GPU-1"} 64424509440' \
+    'gpumux_tier_limit_bytes{gpu="0",uuid="GPU-0",tier="pinned"} 68719476736' \
+    'gpumux_app_resident_bytes{gpu="0",pid="1002",user="carol",command="train_2.py",container="",pod=""} 2147483648' \
+    'gpumux_app_resident_bytes{gpu="0",pid="1000",user="alice",command="my \"own\" \\ app",container="",pod=""} 0'; do
+    grep -qxF -- "$line" "$dir/metrics" || fail "no line $line: $(cat "$dir/metrics")"
+done
+grep -q '^gpumux_link_bytes_total{gpu="0",uuid="GPU-0",direction="in"} [0-9]*$' "$dir/metrics" || fail "no link: $(cat "$dir/metrics")"
+
+# --- served ---
+if "$ctl" metrics --unix="$dir/none/x" 2>&1 | grep -q 'without libmicrohttpd'; then
+    ! "$ctl" metrics --listen=1 2> /dev/null || fail "--listen ends with 0 where nothing is served"
+    echo "the metrics are as they should be; this build does not serve them"
+    exit 0
+fi
+"$ctl" metrics --unix="$dir/none/x" > "$dir/out" 2>&1
+[ $? = 1 ] && grep -q "^mux-ctl: metrics: cannot listen at $dir/none/x: No such file" "$dir/out" || fail "no folder: $(cat "$dir/out")"
+"$ctl" metrics --listen=99999 > "$dir/out" 2>&1
+[ $? = 1 ] && grep -q 'is not a port from 1 to 65535' "$dir/out" || fail "a port that is none: $(cat "$dir/out")"
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$ctl" metrics --listen="$port" & pids="$pids $!" by_port=$!
+"$ctl" metrics --unix="$dir/http" & pids="$pids $!" by_path=$!
+cat > "$dir/get.py" << 'END'
+"""get.py PORT|PATH METHOD PATH: prints status, type and body."""
+import http.client
+import socket
+import sys
+to = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]) if sys.argv[1].isdigit() else 0, timeout=20)
+if not sys.argv[1].isdigit():
+    to.sock = socket.socket(socket.AF_UNIX)
+    to.sock.connect(sys.argv[1])
+to.request(sys.argv[2], sys.argv[3])
+answer = to.getresponse()
+print(answer.status, answer.getheader("Content-Type"))
+sys.stdout.write(answer.read().decode())
+END
+get() { python3 "$dir/get.py" "$@" > "$dir/got" 2> "$dir/err"; }
+for where in "$port" "$dir/http"; do
+    within get "$where" GET /metrics || fail "$where: $(cat "$dir/err")"
+    [ "$(head -n 1 "$dir/got")" = "200 text/plain; version=0.0.4; charset=utf-8" ] || fail "$where: $(cat "$dir/got")"
+    sed 1d "$dir/got" > "$dir/body" && python3 "$dir/check.py" "$dir/body" || fail "$where: $(cat "$dir/got")"
+    grep -qx 'gpumux_up 1' "$dir/body" || fail "$where: $(cat "$dir/body")"
+    get "$where" GET / && grep -q '^404 ' "$dir/got" || fail "$where: /: $(cat "$dir/got")"
+    get "$where" POST /metrics && grep -q '^405 ' "$dir/got" || fail "$where: POST: $(cat "$dir/got")"
+done
+"$ctl" metrics --unix="$dir/http" > "$dir/out" 2>&1
+[ $? = 1 ] && grep -q "cannot listen at $dir/http: Address already in use" "$dir/out" || fail "twice: $(cat "$dir/out")"
+kill "$daemon" && wait "$daemon" 2> /dev/null
+get "$port" GET /metrics && grep -qx 'gpumux_up 0' "$dir/got" || fail "without a daemon: $(cat "$dir/got")"
+"$ctl" metrics > "$dir/out" 2> "$dir/err"
+[ $? = 3 ] && [ ! -s "$dir/out" ] || fail "metrics without a daemon: $(cat "$dir/out" "$dir/err")"
+kill "$by_path" "$by_port"
+wait "$by_path" || fail "the one on the Unix socket ended with $?"
+wait "$by_port" || fail "the one on the port ended with $?"
+[ ! -e "$dir/http" ] || fail "the Unix socket is left"
+pids=
+echo "the metrics are as they should be, and are served"
