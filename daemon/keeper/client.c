@@ -12,6 +12,7 @@
 #include "daemon/keeper/held.h"
 
 #define PATIENCE_S 2
+#define ERRNO_MOST 4095u /* of the kernel */
 
 union control {
     char bytes[CMSG_SPACE(sizeof(int) * GM_KEEPER_FDS)];
@@ -105,8 +106,7 @@ static int ask_plain(struct gm_keeper *keeper, struct gm_keeper_message *message
     close_all(got, n);
     if (!is_answer || n > 0)
         return lose(keeper);
-    if (message->error == 0 ||
-        (type == GM_KEEPER_PUT && (message->error == EMFILE || message->error == ENOMEM)))
+    if (message->error == 0 || (type == GM_KEEPER_PUT && message->error <= ERRNO_MOST))
         return -(int)message->error;
     return lose(keeper);
 }

@@ -20,8 +20,9 @@ struct gm_keeper {
 /* Be its daemon. 0, or -errno: -ENOENT or -ECONNREFUSED, there is none; -EPERM, it is neither
  * root's nor this user's; -ENOTCONN, see above. */
 int gm_keeper_open(struct gm_keeper *keeper, const char *path);
-/* Have it hold these, GM_KEEPER_FDS at most; the descriptors stay the caller's, too. 0; -EMFILE or
- * -ENOMEM: none of them; -ENOTCONN. */
+/* Have it hold these, GM_KEEPER_FDS at most; the descriptors stay the caller's, too. 0; -ENOTCONN;
+ * -EMFILE, -ENOMEM or another -errno: none of them, as it can hold no more, or one is of LEASE and
+ * cannot be watched. */
 int gm_keeper_put(struct gm_keeper *keeper, const struct gm_keeper_item *items, const int *fds,
                   uint32_t n);
 /* Have it hold these no more. 0 or -ENOTCONN. */

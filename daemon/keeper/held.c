@@ -33,13 +33,18 @@ bool gm_held_reserve(struct gm_held *held, const struct gm_keeper_item *item)
     return true;
 }
 
+int gm_held_fd(const struct gm_held *held, const struct gm_keeper_item *item)
+{
+    const struct gm_held_slot *slot = find(held, item);
+    return slot ? slot->fd - 1 : -1;
+}
+
 int gm_held_drop(struct gm_held *held, const struct gm_keeper_item *item)
 {
-    struct gm_held_slot *slot = find(held, item);
-    const int fd = slot ? slot->fd - 1 : -1;
+    const int fd = gm_held_fd(held, item);
     if (fd < 0)
         return -1;
-    *slot = (struct gm_held_slot){0};
+    *find(held, item) = (struct gm_held_slot){0};
     held->n--;
     held->leases -= item->kind == GM_KEEPER_LEASE;
     return fd;

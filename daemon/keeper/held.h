@@ -27,6 +27,8 @@ bool gm_held_is_key(const struct gm_keeper_item *item);
 bool gm_held_reserve(struct gm_held *held, const struct gm_keeper_item *item);
 /* Hold `fd` there, where nothing is. Reserved before. */
 void gm_held_put(struct gm_held *held, const struct gm_keeper_item *item, int fd);
+/* Its descriptor, which stays the keeper's; -1: it is not held. */
+int gm_held_fd(const struct gm_held *held, const struct gm_keeper_item *item);
 /* Hold it no more. Returns its descriptor; -1: it is not held. */
 int gm_held_drop(struct gm_held *held, const struct gm_keeper_item *item);
 /* The next one behind `key`; NULL: the first. Returns its descriptor, which stays the keeper's, and

@@ -12,15 +12,19 @@
  * what is none, is closed, and what is held stays.
  *
  * It ends on BYE; and when there was no daemon for `patience` and no process lives that has a lease.
+ *
+ * One keeper is at a socket: the one that has locked PATH.lock. What is at PATH is its own then.
  */
 /* clang-format on */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -56,10 +60,18 @@ static struct keeper {
     bool is_over;
 } keeper;
 
-static void watch(int fd, uint32_t of, uint32_t number)
+/* 0 or an errno. */
+static int watch(int fd, uint32_t of, uint32_t number)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)of << 32 | number};
-    epoll_ctl(keeper.epoll, EPOLL_CTL_ADD, fd, &event);
+    return epoll_ctl(keeper.epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : errno;
+}
+
+/* Others may have copies of a pidfd, so closing it does not end the watch. */
+static void close_lease(int fd)
+{
+    epoll_ctl(keeper.epoll, EPOLL_CTL_DEL, fd, NULL);
+    close(fd);
 }
 
 static void close_guest(struct guest *guest)
@@ -129,17 +141,16 @@ static bool hello(int fd)
     return answer_plain(fd, GM_KEEPER_HELLO_IS, 0);
 }
 
-/* Others may have copies of a pidfd, so closing it does not end the watch. */
 static void release(const struct gm_keeper_item *item)
 {
     const int fd = gm_held_drop(&keeper.held, item);
     if (fd >= 0 && item->kind == GM_KEEPER_LEASE)
-        epoll_ctl(keeper.epoll, EPOLL_CTL_DEL, fd, NULL);
-    if (fd >= 0)
+        close_lease(fd);
+    else if (fd >= 0)
         close(fd);
 }
 
-/* All or none. */
+/* All or none. A lease that cannot be watched is none: it would never end. */
 static bool put(int fd, const struct gm_keeper_message *message, int *fds, uint32_t n_fds)
 {
     int error = n_fds < message->count ? EMFILE : 0; /* the kernel could not give all */
@@ -148,16 +159,16 @@ static bool put(int fd, const struct gm_keeper_message *message, int *fds, uint3
     for (uint32_t i = 0; i < message->count && error == 0; i++)
         if (!gm_held_reserve(&keeper.held, &message->items[i]))
             error = ENOMEM;
+    for (uint32_t i = 0; i < message->count && error == 0; i++)
+        if (message->items[i].kind == GM_KEEPER_LEASE)
+            error = watch(fds[i], OF_LEASE, message->items[i].slot);
     for (uint32_t i = 0; i < n_fds; i++) {
         if (error) {
-            close(fds[i]);
+            close_lease(fds[i]);
             continue;
         }
-        const struct gm_keeper_item *item = &message->items[i];
-        release(item);
-        gm_held_put(&keeper.held, item, fds[i]);
-        if (item->kind == GM_KEEPER_LEASE)
-            watch(fds[i], OF_LEASE, item->slot);
+        release(&message->items[i]);
+        gm_held_put(&keeper.held, &message->items[i], fds[i]);
     }
     return answer_plain(fd, GM_KEEPER_PUT_IS, error);
 }
@@ -297,12 +308,17 @@ static void on_listener(void)
             guest = &keeper.guests[i];
     close_guest(guest);
     *guest = (struct guest){.fd = fd, .since = gm_now()};
-    watch(fd, OF_CONNECTION, (uint32_t)fd);
+    if (watch(fd, OF_CONNECTION, (uint32_t)fd) != 0)
+        close_guest(guest);
 }
 
+/* The event may be of the one that was there before. */
 static void on_lease(uint32_t slot)
 {
-    release(&(struct gm_keeper_item){.kind = GM_KEEPER_LEASE, .slot = slot});
+    const struct gm_keeper_item lease = {.kind = GM_KEEPER_LEASE, .slot = slot};
+    struct pollfd process = {.fd = gm_held_fd(&keeper.held, &lease), .events = POLLIN};
+    if (poll(&process, 1, 0) > 0)
+        release(&lease);
 }
 
 static bool is_known(int fd)
@@ -361,24 +377,29 @@ static void serve(void)
 
 /* ---- start ---- */
 
-/* A socket at `path` that only this user can reach; one that nobody listens on is replaced. */
+/* A socket at `path` that only this user can reach, in the place of one that was left there. The
+ * file that is locked stays open and stays where it is: two could lock two files of one name. */
 static int listen_at(const char *path, char *why, size_t size)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char lock[sizeof address.sun_path + 8];
     if (strlen(path) >= sizeof address.sun_path) {
         snprintf(why, size, "the path of the socket is too long");
         return -1;
     }
-    memcpy(address.sun_path, path, strlen(path) + 1);
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const int probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (probe >= 0 && connect(probe, (struct sockaddr *)&address, sizeof address) == 0) {
-        snprintf(why, size, "another gpumux-keeper is at %s", path);
+    umask(0177);
+    snprintf(lock, sizeof lock, "%s.lock", path);
+    const int file = open(lock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file < 0 || flock(file, LOCK_EX | LOCK_NB) != 0) {
+        if (file >= 0 && errno == EWOULDBLOCK)
+            snprintf(why, size, "another gpumux-keeper is at %s", path);
+        else
+            snprintf(why, size, "%s cannot be locked: %s", lock, strerror(errno));
         return -1;
     }
-    close(probe);
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     unlink(path);
-    umask(0177);
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) || listen(fd, 16)) {
         snprintf(why, size, "the socket %s cannot be made: %s", path, strerror(errno));
         return -1;
@@ -386,9 +407,10 @@ static int listen_at(const char *path, char *why, size_t size)
     return fd;
 }
 
-static void harden(void)
+/* False: it may not have enough open files. */
+static bool harden(char *why, size_t size)
 {
-    struct rlimit files;
+    struct rlimit files = {0};
     prctl(PR_SET_DUMPABLE, 0); /* it holds memory of others */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
@@ -398,9 +420,14 @@ static void harden(void)
         getrlimit(RLIMIT_NOFILE, &files);
     }
     const rlim_t kept = FILES_KEPT + GM_KEEPER_FDS;
-    keeper.held.most = files.rlim_cur > kept ? (uint32_t)(files.rlim_cur - kept) : 0;
-    if (files.rlim_cur - kept > INT32_MAX)
-        keeper.held.most = INT32_MAX;
+    if (files.rlim_cur <= kept) {
+        snprintf(why, size, "it needs more than %u open files: raise LimitNOFILE or ulimit -n",
+                 (unsigned)kept);
+        return false;
+    }
+    const rlim_t most = files.rlim_cur - kept;
+    keeper.held.most = most < INT32_MAX ? (uint32_t)most : INT32_MAX;
+    return true;
 }
 
 int main(int argc, char **argv)
@@ -426,18 +453,16 @@ int main(int argc, char **argv)
         return 1;
     }
     gm_log_open(STDERR_FILENO, GM_LOG_INFO, "gpumux-keeper");
-    harden();
     for (uint32_t i = 0; i < GUESTS; i++)
         keeper.guests[i].fd = -1;
     keeper.daemon = -1;
     keeper.alone_since = gm_now();
     keeper.epoll = epoll_create1(EPOLL_CLOEXEC);
-    keeper.listener = listen_at(path, why, sizeof why);
-    if (keeper.epoll < 0 || keeper.listener < 0) {
-        gm_log(GM_LOG_ERROR, "cannot start: %s", why);
+    keeper.listener = harden(why, sizeof why) ? listen_at(path, why, sizeof why) : -1;
+    if (keeper.listener < 0 || watch(keeper.listener, OF_LISTENER, 0) != 0) {
+        gm_log(GM_LOG_ERROR, "cannot start: %s", *why ? why : strerror(errno));
         return 1;
     }
-    watch(keeper.listener, OF_LISTENER, 0);
     serve();
     unlink(path);
     gm_log(GM_LOG_INFO, "ends, and %u descriptors with it", keeper.held.n);

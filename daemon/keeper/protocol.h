@@ -11,7 +11,8 @@
  *   BYE    close all, and end.                                                         -> none
  *
  * An item's key is {kind, gpu, slot}. Kinds are numbers, which mean nothing to the keeper, but for
- * LEASE: its descriptor is a pidfd, and the item goes when that process has ended.
+ * LEASE: its descriptor is a pidfd, and the item goes when that process has ended. PUT of what
+ * cannot be watched is refused.
  *
  * A message that is none (length, type, version, descriptors other than items) ends its connection.
  */
