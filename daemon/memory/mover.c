@@ -265,11 +265,14 @@ void gm_mover_count(struct gm_mover *mover, uint64_t *word, CUdeviceptr at)
     mover->count_at = at;
 }
 
-/* Copies out up to number `last` have ended when the GPU comes here. */
+/* Copies out up to number `last` have ended when the GPU comes here. If the driver refuses, what it
+ * took before must be behind the GPU: that would be written over GM_MOVER_UNCOUNTED. No copy in
+ * that waits for these copies has been started. */
 static void count_out(struct gm_mover *mover, const struct way *out, uint64_t last)
 {
     if (mover->cuda->cuStreamWriteValue64_v2(out->stream, mover->count_at, last, 0) == CUDA_SUCCESS)
         return;
+    probe(mover, out);
     __atomic_store_n(mover->count, GM_MOVER_UNCOUNTED, __ATOMIC_RELEASE);
     mover->count = NULL;
 }

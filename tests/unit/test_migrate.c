@@ -36,8 +36,8 @@ static struct {
     struct {
         unsigned way, copies; /* done when so many of the way's copies are */
     } events[EVENTS];
-    unsigned writes; /* of the word that counts copies out */
-    uint64_t written;
+    unsigned writes, written; /* of the word that counts copies out: in the stream, done */
+    uint64_t values[8];
     CUresult write_result;
     CUresult current_result, copy_result, record_result, wait_result, synchronize_result;
     CUresult stream_result; /* of waiting for a stream: not 0, the context is lost */
@@ -64,6 +64,17 @@ static CUresult fake_no_stream(CUstream stream)
     assert_true(driver.streams[way].ended >= driver.streams[way].copies);
     driver.streams_alive--;
     return CUDA_SUCCESS;
+}
+
+static uint64_t ended_word;
+#define COUNT_AT 0x5000u
+
+/* The stream comes to what is behind copies that have ended. With the lock. */
+static void write_counts(void)
+{
+    while (driver.written < driver.writes &&
+           driver.values[driver.written] <= driver.streams[GM_WAY_OUT].ended)
+        ended_word = driver.values[driver.written++];
 }
 
 static CUresult fake_synchronize_stream(CUstream stream)
@@ -124,10 +135,6 @@ static CUresult fake_record(CUevent event, CUstream stream)
     return CUDA_SUCCESS;
 }
 
-static uint64_t ended_word;
-#define COUNT_AT 0x5000u
-
-/* The stream does it behind the copies that are in it: here at once, as nobody reads it before. */
 static CUresult fake_write(CUstream stream, CUdeviceptr at, cuuint64_t value, unsigned flags)
 {
     assert_int_equal((uintptr_t)stream - 1, GM_WAY_OUT);
@@ -138,8 +145,10 @@ static CUresult fake_write(CUstream stream, CUdeviceptr at, cuuint64_t value, un
     /* Before the event of those copies, for which copies in wait. */
     assert_int_equal(value, driver.streams[GM_WAY_OUT].copies);
     assert_int_equal(driver.writes, driver.streams[GM_WAY_OUT].records);
-    driver.writes++;
-    driver.written = value;
+    uv_mutex_lock(&driver.mutex);
+    driver.values[driver.writes++] = value;
+    write_counts();
+    uv_mutex_unlock(&driver.mutex);
     return CUDA_SUCCESS;
 }
 
@@ -223,6 +232,7 @@ static void end_without_looking(enum gm_way way, unsigned n)
 {
     uv_mutex_lock(&driver.mutex);
     driver.streams[way].ended += n;
+    write_counts();
     uv_cond_broadcast(&driver.ended);
     uv_mutex_unlock(&driver.mutex);
 }
@@ -529,11 +539,10 @@ static void test_context_lost(void **state)
     close_mover(&f);
 }
 
-static void end_soon(void *unused)
+static void end_soon(void *n)
 {
-    (void)unused;
     usleep(20000);
-    end_without_looking(GM_WAY_OUT, 1);
+    end_without_looking(GM_WAY_OUT, n ? *(const unsigned *)n : 1);
 }
 
 /* What is in a stream without an event is waited for as well (fake_no_stream). */
@@ -828,20 +837,36 @@ static void test_count(void **state)
     rest(&f);
     copy(&f, GM_WAY_IN, 32 * MIB, 3);
     assert_int_equal(driver.writes, 2);
-    assert_int_equal(driver.written, 3);
+    assert_int_equal(driver.values[1], 3);
     assert_int_equal(driver.streams[GM_WAY_IN].fences, 1);
-    end_without_looking(GM_WAY_OUT, 3);
+    end_without_looking(GM_WAY_OUT, 2);
+    assert_true(ended_word == 1);
+    end_without_looking(GM_WAY_OUT, 1);
+    assert_true(ended_word == 3);
     end(&f, GM_WAY_IN, 1);
     while (gm_mover_done(f.mover, GM_WAY_OUT) < 3)
         uv_run(&f.loop, UV_RUN_ONCE);
 
-    driver.write_result = CUDA_ERROR_NOT_SUPPORTED;
+    /* It refuses one, and others are in the stream still: what they write is no count. */
+    uv_thread_t thread;
+    unsigned all = 3;
     copy(&f, GM_WAY_OUT, 32 * MIB, 0);
+    copy(&f, GM_WAY_OUT, 32 * MIB, 0);
+    assert_int_equal(driver.writes, 4);
+    assert_true(ended_word == 3);
+    driver.write_result = CUDA_ERROR_NOT_SUPPORTED;
+    assert_int_equal(uv_thread_create(&thread, end_soon, &all), 0);
+    copy(&f, GM_WAY_OUT, 32 * MIB, 0);
+    uv_thread_join(&thread);
+    assert_int_equal(driver.written, 4);
     assert_true(ended_word == GM_MOVER_UNCOUNTED);
     driver.write_result = CUDA_SUCCESS;
     copy(&f, GM_WAY_OUT, 32 * MIB, 0);
-    assert_int_equal(driver.writes, 2);
-    end(&f, GM_WAY_OUT, 2);
+    assert_int_equal(driver.writes, 4);
+    end_without_looking(GM_WAY_OUT, 1);
+    while (gm_mover_done(f.mover, GM_WAY_OUT) < 7)
+        uv_run(&f.loop, UV_RUN_ONCE);
+    assert_true(ended_word == GM_MOVER_UNCOUNTED);
     close_mover(&f);
 }
 
