@@ -23,7 +23,7 @@
 #define GM_SHM_CTL_NAME "gpumux-ctl"
 
 #define GM_SHM_MAGIC 0x786d7567u /* "gumx" */
-#define GM_SHM_VERSION 10u
+#define GM_SHM_VERSION 11u
 #define GM_GPUS_MAX 16u
 #define GM_SLOTS 1024u /* one per thread; all further threads share the last one */
 
@@ -79,10 +79,11 @@ _Static_assert(sizeof(struct gm_slot) == GM_CACHE_PAIR, "its own lines of cache"
 
 /*
  * Values of gm_stat.moving: who may touch a program that is parked (shim/gate/park.h). The daemon
- * swaps FREE for AWAY when it hears that the program is parked, before it moves anything, and stores
- * FREE when all is in place again. The shim swaps FREE for GOES before it lets the program's work go
- * on, and stores FREE after it. So nobody lets a program go on whose memory is away, also if the
- * daemon dies meanwhile: then the word stays AWAY. A shim that lies harms its own program only.
+ * swaps FREE for AWAY when it hears that the program is parked, before it moves anything, and
+ * stores FREE when all is in place again. The shim swaps FREE for GOES before it lets the program's
+ * work go on, and stores FREE after it. So nobody lets a program go on whose memory is away, also if
+ * the daemon dies meanwhile: then the word stays AWAY until the shim gives the daemon up. A shim
+ * that lies harms its own program only.
  */
 enum gm_moving { GM_MOVING_FREE = 0, GM_MOVING_AWAY = 1, GM_MOVING_GOES = 2 };
 

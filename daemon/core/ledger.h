@@ -44,7 +44,7 @@
 #include "daemon/core/model.h"
 
 #define GM_LEDGER_MAGIC 0x7265676465786d67ull /* "gmxdeger" */
-#define GM_LEDGER_VERSION 1u
+#define GM_LEDGER_VERSION 2u
 #define GM_LEDGER_PAGE 4096u
 
 /* `out` then: somebody could not count, and no place that is OUT can be told. */

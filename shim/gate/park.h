@@ -18,7 +18,9 @@
  *
  * Owns what it saw of the threads inside, and for what the program is stopped. The link thread
  * alone parks, unmaps, maps and resumes. A program that the daemon has marked as moving (shm.h,
- * gm_stat.moving) is not enabled by anybody, and stays so if the daemon dies. Calls the gate. Callers: drain.c and hold.c; any thread asks gm_park_is_on and gm_park_is_stopped.
+ * gm_stat.moving) is not enabled by anybody, also when the daemon dies: until the shim gives the
+ * daemon up. Calls the gate. Callers: drain.c and hold.c; any thread asks gm_park_is_on and
+ * gm_park_is_stopped.
  */
 #ifndef GM_SHIM_PARK_H
 #define GM_SHIM_PARK_H
