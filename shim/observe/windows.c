@@ -134,12 +134,12 @@ static inline void gm_mark(const struct gm_marker *marker, uint32_t home, uint32
         atomic_store_explicit(word, gm_touch_again(there, times, is_exact), memory_order_relaxed);
         return;
     }
-    gm_windows_work(marker->window);
     const struct gm_touch first = {.window = marker->window,
                                    .order = gm_windows_next(marker->window),
                                    .count = times,
                                    .is_exact = is_exact};
     atomic_store_explicit(word, gm_touch_pack(first), memory_order_relaxed);
+    gm_windows_work(marker->window); /* what it names is there before the window ends */
 }
 
 /* Ranges of so many places are large: 128 MiB, which take 0.1 us to mark. Those of a tensor of 40
