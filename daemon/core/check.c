@@ -324,22 +324,31 @@ static void doubt(struct gm_check *check, struct gm_table *table, const struct g
     }
 }
 
-/* All came back, and it goes on: it is others' traffic, and no memory was guilty. */
+static void acquit(struct gm_check *check, struct gm_table *table, uint32_t app,
+                   struct gm_check_step *step)
+{
+    const struct pick pick = {.table = table, .app = app, .is_one = is_back_or_guilty};
+    struct change to = {.trust = GM_TRUST_WINDOWS, .step = step};
+    struct gm_check_app *a = &check->apps[app];
+    change_coldest(&pick, UINT32_MAX, &to);
+    a->searched = 0;
+    a->wrong -= a->is_doubted; /* the proofs were right */
+    a->is_doubted = false;
+}
+
+/* All came back, and it goes on: it is others' traffic, and no memory was guilty. Nor was that of
+ * apps which do not run just now, and whose search has not ended. */
 static struct gm_check_step give_up(struct gm_check *check, struct gm_table *table,
                                     const struct gm_check_part *parts, uint32_t n, uint64_t now)
 {
     struct gm_check_step step = {.kind = GM_CHECKED_FOREIGN};
-    for (uint32_t i = 0; i < n; i++) {
-        const struct pick pick = {.table = table, .app = parts[i].app, .is_one = is_back_or_guilty};
-        struct change to = {.trust = GM_TRUST_WINDOWS, .step = &step};
-        struct gm_check_app *a = &check->apps[parts[i].app];
-        if (parts[i].finding != GM_CHECK_TRAFFIC)
-            continue;
-        change_coldest(&pick, UINT32_MAX, &to);
-        a->searched = 0;
-        a->wrong -= a->is_doubted; /* the proofs were right */
-        a->is_doubted = false;
-    }
+    for (uint32_t i = 0; i < n; i++)
+        if (parts[i].finding == GM_CHECK_TRAFFIC)
+            acquit(check, table, parts[i].app, &step);
+    for (uint32_t app = 0; app < check->max_apps; app++)
+        if (table->apps[app].is_used &&
+            (check->apps[app].searched > 0 || check->apps[app].is_doubted))
+            acquit(check, table, app, &step);
     const bool was_just_now = now < check->off_until + 4 * check->off_ns;
     check->off_ns = was_just_now ? 2 * check->off_ns : GM_CHECK_OFF_NS;
     if (check->off_ns > GM_CHECK_OFF_MOST_NS)

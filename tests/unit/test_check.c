@@ -371,6 +371,30 @@ static void test_foreign(void **state)
     end(&world);
 }
 
+/* What came back does not fit, so programs take turns: who does not run when the check gives up is
+ * no less innocent. */
+static void test_foreign_turns(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 3, 3);
+    for (uint32_t app = 0; app < 3; app++)
+        allocate(&world, app, 64, COLD);
+    settle(&world);
+    world.foreign = 3 * GB;
+    while (!gm_check_is_searching(&world.check, 2))
+        step(&world);
+    assert_in_range(on_host(&world, false), 1, 3 * 64 - 1);
+    world.n = 2;
+    while (world.given_up == 0 && world.now < 10 * GM_S)
+        step(&world);
+    assert_int_equal(world.given_up, 1);
+    world.n = 3;
+    settle(&world);
+    assert_int_equal(on_host(&world, false), 3 * 64);
+    end(&world);
+}
+
 /* Others use the link now and then. Who was accused is innocent: nothing of it is needed for good,
  * and what was proved was proved well. */
 static void test_innocent(void **state)
@@ -544,7 +568,7 @@ int main(void)
         cmocka_unit_test(test_foreign), cmocka_unit_test(test_innocent),
         cmocka_unit_test(test_trust),   cmocka_unit_test(test_noise),
         cmocka_unit_test(test_copies),  cmocka_unit_test(test_explained),
-        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_hostile), cmocka_unit_test(test_foreign_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
