@@ -38,7 +38,8 @@ static void vacate_one(struct gm_engine *engine, uint32_t id)
 static void vacate(struct gm_engine *engine, const struct gm_scope *scope)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (gm_engine_is_in(engine, id, scope) && gm_engine_is_paused(engine, id))
+        if (engine->apps[id].session && gm_engine_is_in(engine, id, scope) &&
+            gm_engine_is_paused(engine, id))
             vacate_one(engine, id);
 }
 
