@@ -67,7 +67,7 @@ expect 1 'weight: "-1" is out of range' set "$one" class=auto weight=-1
 expect 1 'share: "0%" is out of range' set "$one" share=0%
 expect 1 'share: "101%" is out of range' set "$one" share=101%
 expect 1 'share: "50" is not a percentage' set "$one" share=50
-expect 1 'paused: "2" is not yes or no' set "$one" paused=2
+expect 1 'paused: "2" is not no, yes, evicted or idle' set "$one" paused=2
 expect 1 'weight is said twice' set "$one" weight=2 weight=3
 expect 1 "set: pid $$ is no program that shares the GPU" set $$ class=auto
 expect 1 'set: no program that shares the GPU has the name "python9"' set --command python9 class=auto

@@ -27,7 +27,7 @@ static const struct gm_scope everybody = {.is_all = true};
 static void vacate_one(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    if (app->is_vacating || !app->session)
+    if (app->is_vacating)
         return;
     app->is_vacating = true;
     gm_engine_take_spares(engine, id, UINT64_MAX);
