@@ -91,6 +91,11 @@ void evicts_run(void)
     fall_asleep(p);
     require(table()->apps[p->app].device > 0, "who sleeps has left the GPU by itself");
 
+    struct gm_trimmed trimmed; /* that is for paused ones: there are none */
+    gm_machine_trim(&machine.daemon, 0, &trimmed);
+    run_for(GM_S);
+    require(table()->apps[p->app].device > 0, "a trim moves one that is not paused");
+
     set_paused(p, GM_PAUSED_EVICTED);
     run_for(GM_S);
     expect_away(p, 10 * GM_S);
