@@ -78,11 +78,16 @@ void gm_clients_end(const struct gm_clients *clients, uint32_t id)
         store(clients, id, 0);
 }
 
+/* What is added there is added here. */
+_Static_assert(sizeof(struct gm_settings) == 32, "a setting outlives the daemon");
+
 void gm_client_settings_from(struct gm_client_settings *to, const struct gm_settings *from)
 {
     *to = (struct gm_client_settings){.has = from->has,
                                       .class = from->class,
                                       .is_paused = from->is_paused,
+                                      .is_evicted = from->is_evicted,
+                                      .is_until_call = from->is_until_call,
                                       .is_oversize = from->is_oversize,
                                       .weight = from->weight,
                                       .share = from->share,
@@ -94,11 +99,14 @@ bool gm_client_settings_to(struct gm_settings *to, const struct gm_client_settin
     *to = (struct gm_settings){.has = from->has,
                                .class = (uint8_t)from->class,
                                .is_paused = from->is_paused == 1,
+                               .is_evicted = from->is_evicted == 1,
+                               .is_until_call = from->is_until_call == 1,
                                .is_oversize = from->is_oversize == 1,
                                .weight = from->weight,
                                .share = from->share,
                                .cap = from->cap};
-    return from->class <= UINT8_MAX && from->is_paused <= 1 && from->is_oversize <= 1;
+    return from->class <= UINT8_MAX && from->is_paused <= 1 && from->is_evicted <= 1 &&
+           from->is_until_call <= 1 && from->is_oversize <= 1;
 }
 
 const char *gm_clients_open(struct gm_clients *clients, void *memory, size_t bytes,

@@ -35,7 +35,7 @@ struct gm_clients_head {
 
 /* struct gm_settings, in fixed widths. */
 struct gm_client_settings {
-    uint32_t has, class, is_paused, is_oversize, weight, share;
+    uint32_t has, class, is_paused, is_evicted, is_until_call, is_oversize, weight, share;
     uint64_t cap;
 };
 
@@ -56,7 +56,7 @@ struct gm_client_record {
         uint64_t charged_ns;
     } turns[GM_CLIENTS_GPUS];
 };
-_Static_assert(sizeof(struct gm_client_record) == 520, "it has no holes");
+_Static_assert(sizeof(struct gm_client_record) == 536, "it has no holes");
 
 struct gm_clients {
     uint8_t *memory; /* NULL: there is none, and nothing is written */

@@ -210,6 +210,8 @@ static void test_settings(void **state)
     const struct gm_settings is = {.has = 5,
                                    .class = 2,
                                    .is_paused = true,
+                                   .is_evicted = true,
+                                   .is_until_call = true,
                                    .is_oversize = true,
                                    .weight = 700,
                                    .share = 300,
@@ -220,8 +222,11 @@ static void test_settings(void **state)
     gm_client_settings_from(&kept, &is);
     assert_true(gm_client_settings_to(&again, &kept));
     assert_true(again.has == is.has && again.class == is.class && again.is_paused &&
-                again.is_oversize && again.weight == is.weight && again.share == is.share &&
-                again.cap == is.cap);
+                again.is_evicted && again.is_until_call && again.is_oversize &&
+                again.weight == is.weight && again.share == is.share && again.cap == is.cap);
+    kept.is_evicted = 2;
+    assert_false(gm_client_settings_to(&again, &kept));
+    kept.is_evicted = 1;
     kept.class = 256;
     assert_false(gm_client_settings_to(&again, &kept));
 }
