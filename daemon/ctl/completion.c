@@ -1,6 +1,7 @@
 /*
  * mux-ctl completion: what bash, zsh and fish complete, from the tables of commands.def. Process
- * ids and programs' names are asked of mux-ctl ps when they are wanted. Calls say.c.
+ * ids are asked of mux-ctl ps when they are wanted; what --command= and --user= take is not
+ * completed. Calls say.c.
  */
 #include "daemon/ctl/ctl.h"
 
@@ -10,6 +11,8 @@
 
 #include "common/nearest.h"
 
+/* The shell stands still meanwhile, so a daemon that does not answer is not waited for. */
+#define PIDS "(timeout 1 mux-ctl ps -q 2> /dev/null)"
 #define SETTINGS "class= weight= share= paused= oversize= cap="
 
 /* Each word that may follow a command: those in small letters at the beginning of its ways. */
@@ -70,7 +73,7 @@ static void put_cases(void)
         put_options(n);
         put_words(&mux_commands[n]);
         if (takes_pids(&mux_commands[n]))
-            printf(" $(mux-ctl ps -q 2> /dev/null)");
+            printf(" $" PIDS);
         printf("\" ;;\n");
     }
 }
@@ -174,7 +177,7 @@ static void fish(void)
         printf("complete -c mux-ctl -n '__fish_seen_subcommand_from %s'%s -a '", name,
                starts_program(&mux_commands[n]) ? "" : " -f");
         put_words(&mux_commands[n]);
-        puts(takes_pids(&mux_commands[n])       ? " (mux-ctl ps -q 2>/dev/null)'"
+        puts(takes_pids(&mux_commands[n])       ? " " PIDS "'"
              : starts_program(&mux_commands[n]) ? " (__fish_complete_subcommand)'"
                                                 : "'");
     }

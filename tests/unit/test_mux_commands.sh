@@ -93,6 +93,11 @@ if command -v bash > /dev/null; then
     # process ids are asked of mux-ctl itself
     mkdir "$dir/bin" && printf '#!/bin/sh\n[ "$*" = "ps -q" ] && printf "4711\\n4712\\n"\n' > "$dir/bin/mux-ctl" && chmod 755 "$dir/bin/mux-ctl"
     expect "$(PATH=$dir/bin:$PATH in_bash mux-ctl pause 47)" "4711 4712" "bash: pause 47"
+    # a daemon that hangs does not keep the shell
+    printf '#!/bin/sh\nexec sleep 60\n' > "$dir/bin/mux-ctl"
+    begun=$(date +%s)
+    expect "$(PATH=$dir/bin:$PATH in_bash mux-ctl set cl)" class= "bash: set cl, and the daemon hangs"
+    [ $(($(date +%s) - begun)) -lt 30 ] || fail "bash: waits for a daemon that hangs"
 fi
 if command -v zsh > /dev/null; then
     zsh -n "$dir/zsh" || fail "zsh cannot read its completions"
