@@ -62,7 +62,7 @@ void gm_engine_note_set(struct gm_engine *e, uint32_t app, uid_t by, const struc
     (void)by;
     (void)said;
     notes++;
-    assert_true(gm_sched_account(e->sched, e->now, app, &account));
+    assert_true(gm_sched_account(e->sched, e->now, e->apps[app].unit, &account));
     assert_int_equal(account.policy.class, policy->class);
     assert_int_equal(account.policy.weight, policy->weight);
     assert_int_equal(account.policy.share, policy->share);
@@ -105,9 +105,11 @@ void gm_engine_follow_cap(struct gm_engine *e, uint32_t app)
 }
 
 static bool is_called[APPS]; /* a thread of it waits for its turn */
+static unsigned asked;       /* ... so often was that looked at */
 
 bool gm_engine_awaits_turn(const struct gm_app *app)
 {
+    asked++;
     return is_called[app - engine->apps];
 }
 
@@ -166,6 +168,7 @@ static uint32_t oversize_wish;    /* GPUMUX_OVERSIZE of those who come */
 static struct gm_wishes cap_wish; /* ... and GPUMUX_CAP */
 static bool has_part;             /* a rule gave them a part of the multiprocessors */
 static struct gm_stat stats[3];
+static struct gm_group *join_to; /* NULL: a group of their own */
 
 /* A program comes; its pid is 100 + its id. */
 static void join(uint32_t id, uid_t uid, const char *name, uint32_t wish)
@@ -188,7 +191,7 @@ static void join(uint32_t id, uid_t uid, const char *name, uint32_t wish)
                                             .cap = cap_wish.cap,
                                             .has_part = has_part}};
     memcpy(client->name, app->name, sizeof client->name);
-    assert_int_equal(gm_group_add(NULL, client), 0);
+    assert_int_equal(gm_group_add(join_to, client), 0);
     gm_engine_feed(engine, GM_SCHED_JOIN, id, 0);
     gm_engine_judge_oversize(engine, client);
     gm_engine_first_policy(engine, id, &client->wishes);
@@ -197,7 +200,7 @@ static void join(uint32_t id, uid_t uid, const char *name, uint32_t wish)
 static struct gm_sched_policy policy(uint32_t id)
 {
     struct gm_sched_account account;
-    assert_true(gm_sched_account(engine->sched, engine->now, id, &account));
+    assert_true(gm_sched_account(engine->sched, engine->now, engine->apps[id].unit, &account));
     return account.policy;
 }
 
@@ -589,6 +592,44 @@ static void test_administrators(void **state)
     assert_false(policy(0).is_paused);
 }
 
+/* What holds for a group is known of each of it, and no group is walked more than once a run. */
+static void test_evicted_group(void **state)
+{
+    static const struct gm_table_app rows[APPS];
+    static struct gm_table table = {.apps = rows};
+    (void)state;
+    engine->table = &table;
+    for (uint32_t id = 0; id < APPS; id++) {
+        join(id, ALICE, "app", 0);
+        join_to = clients[0].group;
+        engine->apps[id].session = clients[id].session;
+    }
+    join_to = NULL;
+    assert_int_equal(set_app(ALICE, 2, "paused=evicted"), APPS);
+    for (uint32_t id = 0; id < APPS; id++)
+        assert_true(gm_engine_is_paused(engine, id) && gm_engine_is_evicted(engine, id));
+    assert_int_equal(set_app(ALICE, 2, "paused"), APPS);
+    for (uint32_t id = 0; id < APPS; id++)
+        assert_true(gm_engine_is_paused(engine, id) && !gm_engine_is_evicted(engine, id));
+    assert_int_equal(set_app(ALICE, 2, "paused=no"), APPS);
+    for (uint32_t id = 0; id < APPS; id++)
+        assert_int_equal(set_app(ALICE, id, "paused=idle"), APPS);
+    asked = 0;
+    gm_engine_follow_calls(engine);
+    assert_int_equal(asked, APPS);
+    for (uint32_t id = 0; id < APPS; id++)
+        assert_true(gm_engine_is_evicted(engine, id));
+    is_called[APPS - 1] = true;
+    asked = 0;
+    gm_engine_follow_calls(engine);
+    is_called[APPS - 1] = false;
+    assert_int_equal(asked, APPS);
+    for (uint32_t id = 0; id < APPS; id++)
+        assert_false(gm_engine_is_paused(engine, id) || gm_engine_is_evicted(engine, id));
+    for (uint32_t id = 0; id < APPS; id++)
+        engine->apps[id].session = NULL;
+}
+
 static const char *name_user(uid_t uid, char *name)
 {
     snprintf(name, 64, "%s", uid == ALICE ? "alice" : "root");
@@ -700,10 +741,10 @@ static void test_all_or_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        POLICY(test_first),    POLICY(test_part),         POLICY(test_wishes),
-        POLICY(test_oversize), POLICY(test_own_programs), POLICY(test_administrators),
-        POLICY(test_evicted),  POLICY(test_selections),   POLICY(test_all_or_none),
-        POLICY(test_caps),     POLICY(test_tuning),
+        POLICY(test_first),       POLICY(test_part),          POLICY(test_wishes),
+        POLICY(test_oversize),    POLICY(test_own_programs),  POLICY(test_administrators),
+        POLICY(test_evicted),     POLICY(test_evicted_group), POLICY(test_selections),
+        POLICY(test_all_or_none), POLICY(test_caps),          POLICY(test_tuning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -325,6 +325,9 @@ struct gm_unit {
     bool is_used, is_wanting, is_open;
     bool is_tied;    /* it waits for its turns on other GPUs, too */
     bool is_paused;  /* by its settings, not for one that stands still */
+    bool is_evicted; /* ... and its memory is to leave the GPU */
+    bool is_asked;   /* policy.c: in this run, whether it is called */
+    bool is_called;  /* ... the answer */
     uint32_t member; /* one of its apps */
     uint64_t bytes;
 };

@@ -273,13 +273,14 @@ bool gm_engine_unit_wants(const struct gm_engine *engine, const struct gm_app *a
 }
 
 void gm_engine_feed_policy(struct gm_engine *engine, uint32_t id,
-                           const struct gm_sched_policy *said)
+                           const struct gm_sched_policy *said, bool is_evicted)
 {
     const uint32_t unit = engine->apps[id].unit;
     struct gm_sched_policy with = *said;
     const struct gm_sched_policy *policy = &with;
     with.is_paused = said->is_paused || engine->apps[id].is_part_stopped;
     engine->units[unit].is_paused = said->is_paused;
+    engine->units[unit].is_evicted = is_evicted;
     int fault = gm_sched_set(engine->sched, engine->now, unit, policy, &engine->decided);
     if (fault)
         gm_engine_emit(engine,

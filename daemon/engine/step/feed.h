@@ -16,9 +16,10 @@ void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uin
                     uint64_t bytes);
 /* The app is idle, and was for `ago_ns` already. */
 void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns);
-/* What holds for it now. */
+/* What holds for it and its group now; `is_evicted`: while they are paused, their memory is to
+ * leave the GPU. */
 void gm_engine_feed_policy(struct gm_engine *engine, uint32_t app,
-                           const struct gm_sched_policy *policy);
+                           const struct gm_sched_policy *policy, bool is_evicted);
 /* The members of its group here are one unit from now on, if groups were united. False: they were.
  */
 bool gm_engine_join_units(struct gm_engine *engine, uint32_t app);

@@ -351,7 +351,8 @@ char *gm_engine_pauser(const struct gm_engine *engine, uint32_t id, char *text, 
 
 bool gm_engine_is_paused(const struct gm_engine *engine, uint32_t id)
 {
-    return common_policy(engine, id).is_paused;
+    const struct gm_app *app = &engine->apps[id];
+    return app->session && engine->units[app->unit].is_paused;
 }
 
 uint32_t gm_engine_pause_of(const struct gm_engine *engine, uint32_t id)
@@ -362,7 +363,8 @@ uint32_t gm_engine_pause_of(const struct gm_engine *engine, uint32_t id)
 
 bool gm_engine_is_evicted(const struct gm_engine *engine, uint32_t id)
 {
-    return common_pause(engine, id).is_evicted;
+    const struct gm_app *app = &engine->apps[id];
+    return app->session && engine->units[app->unit].is_evicted;
 }
 
 /* Tell the app, and its group, so that they can say why they wait. */
@@ -380,9 +382,10 @@ static void tell_paused(const struct gm_engine *engine, uint32_t id, bool is_pau
 struct gm_sched_policy gm_engine_apply_policy(struct gm_engine *engine, uint32_t id)
 {
     struct gm_sched_policy policy = common_policy(engine, id);
+    const struct gm_settings pause = common_pause(engine, id);
     engine->apps[id].policy.is_limited = policy.share < GM_SCHED_SHARE_ALL;
-    tell_paused(engine, id, policy.is_paused && !common_pause(engine, id).is_until_call);
-    gm_engine_feed_policy(engine, id, &policy);
+    tell_paused(engine, id, policy.is_paused && !pause.is_until_call);
+    gm_engine_feed_policy(engine, id, &policy, pause.is_evicted);
     return policy;
 }
 
@@ -713,13 +716,21 @@ static void end_pause(struct gm_engine *engine, uint32_t id)
     gm_group_changed(engine, id); /* it goes on when it may on all its GPUs */
 }
 
+/* Each group is walked once, however many of it wait. */
 void gm_engine_follow_calls(struct gm_engine *engine)
 {
+    for (uint32_t unit = 0; unit < engine->config.max_apps; unit++)
+        engine->units[unit].is_asked = false;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
-        if (app->session &&
-            (is_until_call(&app->policy.admin) || is_until_call(&app->policy.own)) &&
-            is_called(app))
+        struct gm_unit *unit = &engine->units[app->unit];
+        if (!app->session ||
+            (!is_until_call(&app->policy.admin) && !is_until_call(&app->policy.own)))
+            continue;
+        if (!unit->is_asked)
+            unit->is_called = is_called(app);
+        unit->is_asked = true;
+        if (unit->is_called)
             end_pause(engine, id);
     }
 }
