@@ -351,9 +351,8 @@ static void print_checks(const struct doctor *doctor)
         snprintf(line, sizeof line, "%-*s  %-*s  ", NAME_WIDTH, name, STATE_WIDTH,
                  strcmp(state, "wrong") == 0 ? states[WRONG] : state);
         if (has_gpu)
-            snprintf(line + strlen(line), sizeof line - strlen(line),
-                     "GPU %.0f: ", mux_number(one, "gpu"));
-        snprintf(line + strlen(line), sizeof line - strlen(line), "%s", mux_word(one, "text"));
+            gm_text_add(line, sizeof line, "GPU %.0f: ", mux_number(one, "gpu"));
+        gm_text_add(line, sizeof line, "%s", mux_word(one, "text"));
         mux_wrap(line, 0, NAME_WIDTH + STATE_WIDTH + 4);
         if (strcmp(mend, "-") == 0)
             continue;

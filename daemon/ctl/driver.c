@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/text.h"
+
 /* NVML, as far as it is asked: the numbers are those of nvml.h. */
 enum { NVML_SUCCESS = 0, NVML_LINK_OUT = 0 };
 typedef struct nvml_device *nvml_device;
@@ -62,11 +64,10 @@ static bool load(const char *library, const struct symbol *symbols, size_t n, ch
 
 static void format_uuid(const CUuuid *uuid, char text[48])
 {
-    int at = snprintf(text, 48, "GPU-");
+    snprintf(text, 48, "GPU-");
     for (unsigned i = 0; i < sizeof uuid->bytes; i++)
-        at += snprintf(text + at, 48 - (size_t)at, "%s%02x",
-                       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-                       (unsigned)(unsigned char)uuid->bytes[i]);
+        gm_text_add(text, 48, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                    (unsigned)(unsigned char)uuid->bytes[i]);
 }
 
 static bool has(const struct cuda *cuda, CUdevice_attribute attribute, CUdevice device)

@@ -109,17 +109,16 @@ static double largest(const struct mux_gpu_history *gpu, enum mux_series series)
 static void name_workers(const struct view *view, const cJSON *gpu, char *text, size_t size)
 {
     const cJSON *app;
-    size_t at = 0;
-    snprintf(text, size, "nobody");
+    text[0] = '\0';
     cJSON_ArrayForEach(app, cJSON_GetObjectItemCaseSensitive(view->samples->status, "apps"))
     {
         const bool works = strcmp(mux_word(app, "state"), "running") == 0;
-        if (!works || mux_number(app, "gpu") != mux_number(gpu, "index") || at + 1 >= size)
-            continue;
-        at += (size_t)snprintf(text + at, size - at, "%s%.40s (%.0f)", at > 0 ? ", " : "",
-                               mux_word(app, "name"), mux_number(app, "pid"));
-        at = at < size ? at : size - 1;
+        if (works && mux_number(app, "gpu") == mux_number(gpu, "index"))
+            gm_text_add(text, size, "%s%.40s (%.0f)", *text ? ", " : "", mux_word(app, "name"),
+                        mux_number(app, "pid"));
     }
+    if (!*text)
+        snprintf(text, size, "nobody");
 }
 
 static void put_tier(const struct view *view, int line, const char *name, double used, double all,

@@ -345,7 +345,7 @@ char *gm_engine_pauser(const struct gm_engine *engine, uint32_t id, char *text, 
     else if (app)
         snprintf(text, size, "%s", engine->config.outlet.user(app->policy.pauser, user));
     if (common_pause(engine, id).is_until_call)
-        snprintf(text + strlen(text), size - strlen(text), ", until its next call");
+        gm_text_add(text, size, ", until its next call");
     return text;
 }
 
