@@ -87,6 +87,16 @@ static int gm_wire_fds_match(unsigned type, const uint8_t *entries, uint32_t cou
     return n_fds == expected;
 }
 
+/* A HELLO of which this build knows the beginning only. */
+static int gm_wire_is_newer_hello(unsigned type, const void *body)
+{
+    struct gm_msg_hello hello;
+    if (type != GM_MSG_HELLO)
+        return 0;
+    memcpy(&hello, body, sizeof(hello));
+    return hello.newest > GM_WIRE_VERSION;
+}
+
 enum gm_wire_fault gm_wire_decode(const void *bytes, size_t length, int n_fds,
                                   enum gm_direction direction, enum gm_session_state state,
                                   struct gm_wire_message *out)
@@ -98,7 +108,7 @@ enum gm_wire_fault gm_wire_decode(const void *bytes, size_t length, int n_fds,
     if (length < offsetof(struct gm_wire_header, version) + sizeof(version))
         return GM_WIRE_SHORT;
     memcpy(&version, message + offsetof(struct gm_wire_header, version), sizeof(version));
-    if (version != GM_WIRE_VERSION)
+    if (version > GM_WIRE_VERSION || version < GM_WIRE_OLDEST)
         return GM_WIRE_BAD_VERSION;
     if (length < sizeof(header))
         return GM_WIRE_SHORT;
@@ -118,11 +128,12 @@ enum gm_wire_fault gm_wire_decode(const void *bytes, size_t length, int n_fds,
     if (header.count > row->max_entries)
         return GM_WIRE_BAD_COUNT;
     /* No overflow: the count is bounded, and so is each row's largest message (asserted above). */
-    if (header.length != length ||
-        length != sizeof(header) + row->body + (size_t)header.count * row->entry)
+    const size_t known = sizeof(header) + row->body + (size_t)header.count * row->entry;
+    const uint8_t *body = message + sizeof(header);
+    if (header.length != length || length < known ||
+        (length != known && !gm_wire_is_newer_hello(header.type, body)))
         return GM_WIRE_BAD_LENGTH;
 
-    const uint8_t *body = message + sizeof(header);
     const uint8_t *entries = body + row->body;
     if (n_fds < 0 || n_fds > row->max_fds ||
         !gm_wire_fds_match(header.type, entries, header.count, n_fds))
@@ -142,6 +153,17 @@ enum gm_wire_fault gm_wire_decode(const void *bytes, size_t length, int n_fds,
     return GM_WIRE_OK;
 }
 
+/* Write what versions this build speaks into the messages that say it. */
+static void gm_wire_sign(enum gm_msg_type type, void *body)
+{
+    const uint16_t versions[2] = {GM_WIRE_OLDEST, GM_WIRE_VERSION}; /* oldest, newest */
+    if (type == GM_MSG_HELLO)
+        memcpy((uint8_t *)body + offsetof(struct gm_msg_hello, oldest), versions, sizeof(versions));
+    else if (type == GM_MSG_REJOIN)
+        memcpy((uint8_t *)body + offsetof(struct gm_msg_rejoin, oldest), versions,
+               sizeof(versions));
+}
+
 size_t gm_wire_encode(void *buffer, size_t capacity, enum gm_msg_type type, const void *body,
                       const void *entries, uint32_t count)
 {
@@ -152,7 +174,7 @@ size_t gm_wire_encode(void *buffer, size_t capacity, enum gm_msg_type type, cons
     size_t tail = (size_t)count * row->entry;
     struct gm_wire_header header = {
         .length = (uint32_t)(sizeof(header) + row->body + tail),
-        .version = GM_WIRE_VERSION,
+        .version = type == GM_MSG_HELLO ? GM_WIRE_OLDEST : GM_WIRE_VERSION,
         .type = (uint16_t)type,
         .count = count,
     };
@@ -163,6 +185,7 @@ size_t gm_wire_encode(void *buffer, size_t capacity, enum gm_msg_type type, cons
     uint8_t *to = message + sizeof(header);
     memcpy(message, &header, sizeof(header));
     memcpy(to, body, row->body);
+    gm_wire_sign(type, to);
     if (tail > 0)
         memcpy(to + row->body, entries, tail);
     for (size_t i = 0; i < GM_COUNT_OF(gm_wire_texts); i++) {

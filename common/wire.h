@@ -6,6 +6,10 @@
  * structs; wire.c is the codec, without I/O, allocation or state. sock.c, the sessions, mux-ctl and
  * shim/link call it, from any thread.
  *
+ * Versions: HELLO says which ones its sender speaks, and its header has the oldest of them, for all
+ * that it knows of the daemon is that. So HELLO and REFUSED are read in every version: they only
+ * grow, at their ends. The daemon answers in the newest version that both speak.
+ *
  * All input is hostile: gm_wire_decode checks version, type, direction, state, length, entry count,
  * fd count and texts. The receiver checks values such as a va or an id.
  */
@@ -17,7 +21,9 @@
 
 #include "common/visible.h"
 
-#define GM_WIRE_VERSION 16u
+#define GM_WIRE_VERSION 17u
+/* The oldest version that is spoken, too: none before this one says what it speaks (HELLO). */
+#define GM_WIRE_OLDEST 17u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
 /* The most fds of a message. A program keeps as many numbers free (shim/link/files.h). */
 #define GM_WIRE_FDS 16
@@ -60,9 +66,11 @@ struct gm_msg_hello {
     uint32_t class; /* GPUMUX_CLASS: 0 not said, 1 + an index of GM_CLASS_WORDS, or CLASS_UNKNOWN */
     char name[64];  /* the program's short name, NUL-terminated */
     char group[64]; /* GPUMUX_GROUP: runs together with the others of this name; "": with none */
-    uint32_t oversize; /* enum gm_hello_oversize */
-    uint32_t cap_is;   /* enum gm_hello_cap */
-    uint64_t cap;      /* bytes */
+    uint32_t oversize;       /* enum gm_hello_oversize */
+    uint32_t cap_is;         /* enum gm_hello_cap */
+    uint64_t cap;            /* bytes */
+    uint16_t oldest, newest; /* the versions that it speaks: gm_wire_encode writes them */
+    uint32_t reserved;
 };
 
 enum gm_place_flag {
@@ -203,10 +211,19 @@ struct gm_msg_placed {
     uint32_t reserved;
 };
 
-/* fds: the ctl page, then the stat area. Entries: the GPUs. The gate starts closed. */
+/*
+ * fds: the ctl page, the stat area, and the lifeline: a pipe that hangs up when nobody has the
+ * memory of programs any more (shim/link/comeback.h); without it no other daemon takes this one
+ * over. Entries: the GPUs. The gate starts closed.
+ *
+ * It also answers REJOIN, with the same app and nonce, a new ctl page, and the stat area as it was.
+ */
 struct gm_msg_welcome {
     uint32_t app;
-    uint32_t reserved;
+    uint16_t version; /* that is spoken from now on */
+    uint16_t reserved;
+    uint64_t nonce[2];  /* random: who knows it is this app */
+    uint64_t rejoin_ns; /* how long requests wait for another daemon when this one is lost */
 };
 
 enum gm_refusal {
@@ -214,6 +231,7 @@ enum gm_refusal {
     GM_REFUSE_PROTOCOL = 2, /* a malformed or misplaced message */
     GM_REFUSE_FULL = 3,     /* too many apps */
     GM_REFUSE_STOPPING = 4,
+    GM_REFUSE_UNKNOWN = 5, /* REJOIN of nobody that this daemon took over */
 };
 /* The session ends. `text` is one line for the user. */
 struct gm_msg_refused {
@@ -409,6 +427,27 @@ struct gm_msg_trim_is {
     uint64_t gpu, pinned, paged;
 };
 
+/* The program of a daemon that is lost comes to the next one. Answered by WELCOME or REFUSED, after
+ * all HOLDS. The daemon takes pid and uid from SO_PEERCRED. */
+enum gm_rejoin_flags {
+    GM_REJOIN_IS_OPEN = 1,   /* its gate is: it runs on */
+    GM_REJOIN_IS_PARKED = 2, /* for a CLOSE */
+};
+struct gm_msg_rejoin {
+    uint32_t app;
+    uint16_t oldest, newest; /* as in HELLO */
+    uint64_t nonce[2];       /* both of WELCOME */
+    uint64_t epoch;          /* of the newest CLOSE that it answered QUIET or PARKED; 0: of none */
+    uint64_t cookie;         /* the newest: requests up to it may come again */
+    uint32_t flags;          /* enum gm_rejoin_flags */
+    uint32_t reserved;
+};
+/* The frames that it has imported. */
+struct gm_msg_holds {
+    uint32_t is_last; /* 0: more follow */
+    uint32_t reserved;
+};
+
 struct gm_gpu_entry {
     uint8_t uuid[16];
     uint64_t budget; /* bytes */
@@ -431,6 +470,11 @@ struct gm_span_entry {
 struct gm_frame_entry {
     uint32_t frame;
 };
+struct gm_holds_entry {
+    uint64_t va; /* where it is mapped; 0: nowhere */
+    uint32_t frame;
+    uint32_t gpu;
+};
 struct gm_place_entry {
     uint8_t uuid[16];
     uint32_t token; /* if the program has a list */
@@ -445,7 +489,7 @@ struct gm_no_entry {
 /* The sizes belong to the protocol's version: whoever changes one changes GM_WIRE_VERSION. */
 _Static_assert(offsetof(struct gm_wire_header, version) == 4, "the version never moves");
 _Static_assert(sizeof(struct gm_wire_header) == 16, "gm_wire_header");
-_Static_assert(sizeof(struct gm_msg_hello) == 152, "gm_msg_hello");
+_Static_assert(sizeof(struct gm_msg_hello) == 160, "gm_msg_hello");
 _Static_assert(sizeof(struct gm_msg_place) == 96, "gm_msg_place");
 _Static_assert(sizeof(struct gm_token_entry) == 48, "gm_token_entry");
 _Static_assert(sizeof(struct gm_msg_placed) == 432, "gm_msg_placed");
@@ -462,7 +506,7 @@ _Static_assert(sizeof(struct gm_msg_share) == 16, "gm_msg_share");
 _Static_assert(sizeof(struct gm_msg_open) == 48, "gm_msg_open");
 _Static_assert(sizeof(struct gm_msg_imported) == 8, "gm_msg_imported");
 _Static_assert(sizeof(struct gm_msg_shut) == 16, "gm_msg_shut");
-_Static_assert(sizeof(struct gm_msg_welcome) == 8, "gm_msg_welcome");
+_Static_assert(sizeof(struct gm_msg_welcome) == 32, "gm_msg_welcome");
 _Static_assert(sizeof(struct gm_msg_refused) == 192, "gm_msg_refused");
 _Static_assert(sizeof(struct gm_msg_allocated) == 16, "gm_msg_allocated");
 _Static_assert(sizeof(struct gm_msg_freed) == 16, "gm_msg_freed");
@@ -497,6 +541,9 @@ _Static_assert(sizeof(struct gm_gpu_entry) == 24, "gm_gpu_entry");
 _Static_assert(sizeof(struct gm_map_entry) == 24, "gm_map_entry");
 _Static_assert(sizeof(struct gm_span_entry) == 16, "gm_span_entry");
 _Static_assert(sizeof(struct gm_frame_entry) == 4, "gm_frame_entry");
+_Static_assert(sizeof(struct gm_msg_rejoin) == 48, "gm_msg_rejoin");
+_Static_assert(sizeof(struct gm_msg_holds) == 8, "gm_msg_holds");
+_Static_assert(sizeof(struct gm_holds_entry) == 16, "gm_holds_entry");
 
 enum gm_msg_type {
 #define GM_MSG(type, NAME, name, direction, states, entry, max_entries, max_fds)                   \
@@ -512,6 +559,14 @@ enum gm_msg_entries {
 #include "common/wire.def"
 #undef GM_MSG
 };
+
+/* The newest version that this build and one that speaks `oldest` to `newest` have in common. 0:
+ * there is none. */
+static inline uint16_t gm_wire_common(uint16_t oldest, uint16_t newest)
+{
+    const uint16_t common = newest < GM_WIRE_VERSION ? newest : GM_WIRE_VERSION;
+    return oldest <= common && common >= GM_WIRE_OLDEST ? common : 0;
+}
 
 enum gm_direction { GM_UP = 1, GM_DOWN = 2 };
 enum gm_session_state { GM_SESSION_NEW = 1, GM_SESSION_APP = 2, GM_SESSION_CONTROL = 4 };
@@ -555,8 +610,9 @@ enum gm_wire_fault gm_wire_decode(const void *bytes, size_t length, int n_fds,
 
 /*
  * Encode a message into `buffer` of `capacity` bytes; GM_WIRE_MAX always suffices. `body` is the
- * payload struct, `entries` the `count` entries. Texts are made legal (gm_text_clean). Returns the
- * length; 0 if it does not fit or the row does not allow it.
+ * payload struct, `entries` the `count` entries. Texts are made legal (gm_text_clean), and HELLO
+ * and REJOIN get the versions of this build. Returns the length; 0 if it does not fit or the row
+ * does not allow it.
  */
 size_t gm_wire_encode(void *buffer, size_t capacity, enum gm_msg_type type, const void *body,
                       const void *entries, uint32_t count);

@@ -65,6 +65,7 @@ int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop, const struct gm
         error = gm_host_open(&machine->host, &config, n, why, why_size);
     if (error)
         return error;
+    machine->rejoin = all->rejoin;
     machine->journal = all->journal;
     machine->clients = calloc(all->max_apps, sizeof(struct gm_client *));
     if (!machine->clients) {
@@ -203,7 +204,7 @@ static int welcome(struct gm_machine *machine, const struct gm_newcomer *who,
         gm_engine_describe(machine->engines[i], &gpus[i]);
         gm_engine_tell_newcomer(machine->engines[i], client);
     }
-    error = gm_client_welcome(client, &machine->outlet, gpus, machine->n);
+    error = gm_client_welcome(client, &machine->outlet, &machine->rejoin, gpus, machine->n);
     if (error) {
         gm_client_drop(client);
         return error;

@@ -18,6 +18,7 @@
 struct gm_machine {
     uv_loop_t *loop;
     struct gm_engine_outlet outlet;
+    struct gm_engine_rejoin rejoin;
     uint32_t max_apps;
     uint32_t n; /* engines */
     struct gm_engine *engines[GM_GPUS_MAX];

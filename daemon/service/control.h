@@ -47,15 +47,18 @@ struct gm_waiters {
     } who[GM_BIND_WAITERS];
 };
 
+struct gm_takeover; /* engine/lost.h */
+
 struct gm_control {
     const struct gm_options *options;
     struct gm_machine *machine;
     uint64_t started; /* gm_now() */
     struct gm_places places;
-    struct gm_past *past;      /* main's */
-    struct gm_reload *reload;  /* likewise */
-    struct gm_mps *mps;        /* likewise */
-    struct gm_waiters waiters; /* session.c's */
+    struct gm_past *past;               /* main's */
+    struct gm_reload *reload;           /* likewise */
+    struct gm_mps *mps;                 /* likewise */
+    const struct gm_takeover *takeover; /* NULL: this daemon took over nobody */
+    struct gm_waiters waiters;          /* session.c's */
 };
 
 /* `options` and `machine` must outlive `control`. */

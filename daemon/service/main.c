@@ -258,9 +258,25 @@ static void name_mps(const struct gm_options *options, char *path, size_t size)
         snprintf(path, size, "%.*s.mps", PATH_MAX - 8, options->socket);
 }
 
+/*
+ * The lifeline. Programs have its reading end, and the daemon the other: it hangs up when this
+ * process is gone, and with it the memory that programs have from it. Made first, for a dying
+ * process closes its files in the order of their numbers.
+ */
+static void end_lifeline(const int lifeline[2])
+{
+    close(lifeline[0]);
+    close(lifeline[1]);
+}
+
 static int serve(struct gm_options *options, int argc, char **argv, rlim_t files, char *why,
                  size_t size)
 {
+    int lifeline[2];
+    if (pipe2(lifeline, O_CLOEXEC) != 0) {
+        snprintf(why, size, "no pipe can be made: %s", strerror(errno));
+        return -errno;
+    }
     uv_loop_t loop;
     static struct gm_reload reload;
     struct signals signals = {.reload = &reload};
@@ -293,6 +309,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
                 .stop_of = gm_process_stop,
                 .event = gm_journal_event,
             },
+        .rejoin = {.lifeline = lifeline[0], .limit_ns = options->rejoin_limit},
         .is_gpu_shared = options->shared_gpu,
         .budget = options->gpu_budget.bytes,
         .budget_percent = options->gpu_budget.percent,
@@ -380,6 +397,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
 
 no_listen:
     gm_server_stop(server); /* first, so that the path is free for the next daemon */
+    end_lifeline(lifeline); /* so nobody waits for this one */
     gm_sessions_stop(sessions);
 no_sessions:
     gm_mps_close(mps);

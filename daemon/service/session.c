@@ -28,6 +28,7 @@
 #include "daemon/service/process.h"
 #include "daemon/service/session_documents.h"
 #include "daemon/service/session_output.h"
+#include "daemon/service/session_rejoin.h"
 #include "daemon/service/session_starts.h"
 
 static void on_ready(uv_poll_t *poll, int status, int events);
@@ -177,11 +178,32 @@ static void turn_away(struct gm_session *session, const char *text)
     gm_session_end(session, is_stopping ? GM_REFUSE_STOPPING : GM_REFUSE_FULL, text);
 }
 
+/* Its program is an app. */
+static void become_app(struct gm_session *session)
+{
+    struct gm_sessions *all = session->all;
+    if (!session->is_ending)
+        gm_session_settle(session);
+    session->state = GM_SESSION_APP;
+    if (all->apps++ == 0)
+        uv_timer_start(&all->beat, on_beat, GM_SESSION_BEAT_MS, GM_SESSION_BEAT_MS);
+    if (session->is_ending)
+        return; /* WELCOME could not be sent; bury tells the engine */
+    uv_timer_stop(&session->timer);
+}
+
 static void hello(struct gm_session *session, const struct gm_msg_hello *body)
 {
     struct gm_sessions *all = session->all;
     char text[sizeof((struct gm_msg_refused){0}).text];
 
+    if (gm_wire_common(body->oldest, body->newest) == 0) {
+        snprintf(text, sizeof text,
+                 "the client speaks protocol versions %u to %u, this gpumuxd %u to %u",
+                 body->oldest, body->newest, GM_WIRE_OLDEST, GM_WIRE_VERSION);
+        gm_session_end(session, GM_REFUSE_VERSION, text);
+        return;
+    }
     memcpy(session->name, body->name, sizeof session->name);
     gm_text_clean(session->name, sizeof session->name);
     if (body->role == GM_ROLE_CONTROL) {
@@ -218,14 +240,7 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
         return;
     }
     session->app = app;
-    if (!session->is_ending)
-        gm_session_settle(session);
-    session->state = GM_SESSION_APP;
-    if (all->apps++ == 0)
-        uv_timer_start(&all->beat, on_beat, GM_SESSION_BEAT_MS, GM_SESSION_BEAT_MS);
-    if (session->is_ending)
-        return; /* WELCOME could not be sent; bury tells the engine */
-    uv_timer_stop(&session->timer);
+    become_app(session);
 }
 
 /* ---- settings and trims ---- */
@@ -330,9 +345,21 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
         gm_session_end(session, GM_REFUSE_PROTOCOL, "a message while it waits for room");
         return;
     }
+    if (session->state == GM_SESSION_NEW &&
+        (session->rejoining != NULL) != (message->type == GM_MSG_HOLDS)) {
+        gm_session_end(session, GM_REFUSE_PROTOCOL, "HOLDS follow REJOIN, and nothing else does");
+        return;
+    }
     if (session->state == GM_SESSION_CONTROL && !session->answer_by)
         gm_session_await(session, GM_SESSION_PATIENCE_MS);
     switch (message->type) {
+    case GM_MSG_REJOIN:
+        gm_rejoin_begin(session, message->body);
+        return;
+    case GM_MSG_HOLDS:
+        if (gm_rejoin_holds(session, message))
+            become_app(session);
+        return;
     case GM_MSG_HELLO:
         hello(session, message->body);
         return;

@@ -118,6 +118,9 @@ static void on_closed(uv_handle_t *handle)
         return;
     close(session->fd); /* libuv no longer uses the number */
     free(session->joining);
+    if (session->rejoining)
+        free(session->rejoining->holds);
+    free(session->rejoining);
     free(session);
 }
 

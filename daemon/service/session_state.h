@@ -1,8 +1,8 @@
 /*
  * What the files of sessions share: a session, and all of them. session.c owns both; it makes them,
  * reads what peers say and hands it on. session_output.c writes a session's queue and its end,
- * session_starts.c what waits in PLACE, session_documents.c who waits for a document. No function
- * of its own. Loop thread only.
+ * session_starts.c what waits in PLACE, session_rejoin.c what comes from the daemon before,
+ * session_documents.c who waits for a document. No function of its own. Loop thread only.
  */
 #ifndef GM_DAEMON_SERVICE_SESSION_STATE_H
 #define GM_DAEMON_SERVICE_SESSION_STATE_H
@@ -43,6 +43,13 @@ struct gm_joining {
     uint32_t n;
 };
 
+/* A program of the daemon before that says what it holds. */
+struct gm_rejoining {
+    struct gm_msg_rejoin body;
+    struct gm_holds_entry *holds;
+    uint32_t n;
+};
+
 /* Why a session's socket is not read. */
 enum gm_stands { GM_STANDS_NOWHERE, GM_STANDS_IN_LINE, GM_STANDS_ASKING };
 
@@ -65,16 +72,17 @@ struct gm_session {
     gid_t gid;
     char name[64];
     bool is_ending;
-    bool is_starved;            /* the kernel has no room for its output now */
-    bool is_starting;           /* it waits until a GPU has room for it */
-    bool is_sharing;            /* it is to share by MPS */
-    bool has_own_mps;           /* ... and has one that its user runs */
-    uint32_t part;              /* ... of them, in thousandths; 0: all */
-    bool is_told;               /* that its answer takes a while */
-    struct gm_joining *joining; /* it waits until MPS has started; NULL: it does not */
-    bool is_kept;               /* its process has ended, and others have the connection */
-    uint64_t answer_by;         /* of TRIM or CONFIG; 0: neither was asked */
-    uint64_t reading;           /* CONFIG: its number; 0: it is TRIM */
+    bool is_starved;                /* the kernel has no room for its output now */
+    bool is_starting;               /* it waits until a GPU has room for it */
+    bool is_sharing;                /* it is to share by MPS */
+    bool has_own_mps;               /* ... and has one that its user runs */
+    uint32_t part;                  /* ... of them, in thousandths; 0: all */
+    bool is_told;                   /* that its answer takes a while */
+    struct gm_joining *joining;     /* it waits until MPS has started; NULL: it does not */
+    struct gm_rejoining *rejoining; /* NULL: it is not one */
+    bool is_kept;                   /* its process has ended, and others have the connection */
+    uint64_t answer_by;             /* of TRIM or CONFIG; 0: neither was asked */
+    uint64_t reading;               /* CONFIG: its number; 0: it is TRIM */
     struct gm_msg_trim_is trimmed;
 
     struct gm_output *head, **tail;

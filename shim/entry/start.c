@@ -19,6 +19,7 @@
 #include "shim/handlers/handlers.h"
 #include "shim/link/link.h"
 #include "shim/link/place.h"
+#include "shim/map/imports.h"
 #include "shim/map/mapper.h"
 #include "shim/memory/ahead.h"
 #include "shim/memory/freed.h"
@@ -271,6 +272,7 @@ static const struct gm_link_calls gm_start_link_calls = {
     .unmap = gm_mapper_unmap,
     .drop = gm_mapper_drop,
     .request = {.release = gm_mapper_release, .ahead_came = gm_ahead_come},
+    .holds = gm_import_list,
     .is_whole = gm_mapper_has_all,
     .forget = gm_mapper_forget,
     .hold = gm_start_stop,

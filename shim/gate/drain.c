@@ -47,8 +47,9 @@ static uint64_t gm_drain_sync_asked, gm_drain_sync_done; /* requests of gm_drain
 static CUresult gm_drain_sync_result;
 static bool gm_drain_is_to_watch;               /* gm_drain_watch was called */
 static uint64_t gm_drain_watch_at = UINT64_MAX; /* the drainer's: when it is time for `watch` */
-static _Atomic uint64_t gm_drain_stamp;         /* changes with the above and stops a query */
-static _Atomic uint32_t gm_drain_obstacle;      /* enum gm_drain_reason: what it waits for */
+static uint64_t gm_drain_last;             /* CLOSE that was answered QUIET or PARKED; 0: none */
+static _Atomic uint64_t gm_drain_stamp;    /* changes with the above and stops a query */
+static _Atomic uint32_t gm_drain_obstacle; /* enum gm_drain_reason: what it waits for */
 
 /* Answer `epoch`. False: it has its answer, or a newer CLOSE came. */
 static bool gm_drain_answer(uint64_t epoch, enum gm_drain_status status,
@@ -59,6 +60,8 @@ static bool gm_drain_answer(uint64_t epoch, enum gm_drain_status status,
     uint64_t at = gm_drain_open.at;
     if (is_mine)
         gm_drain_is_open = false;
+    if (is_mine && status != GM_DRAIN_BUSY)
+        gm_drain_last = epoch;
     gm_unlock(&gm_drain_lock);
     if (!is_mine)
         return false;
@@ -448,6 +451,14 @@ uint64_t gm_drain_expire(uint64_t now)
     enum gm_drain_reason reason = (enum gm_drain_reason)atomic_load(&gm_drain_obstacle);
     gm_drain_answer(epoch, GM_DRAIN_BUSY, reason == GM_DRAIN_NONE ? GM_DRAIN_WORK : reason, now);
     return UINT64_MAX;
+}
+
+uint64_t gm_drain_answered(void)
+{
+    gm_lock(&gm_drain_lock);
+    const uint64_t epoch = gm_drain_last;
+    gm_unlock(&gm_drain_lock);
+    return epoch;
 }
 
 void gm_drain_cancel(void)

@@ -72,6 +72,9 @@ uint64_t gm_drain_expire(uint64_t now);
 /* Link thread: QUERY came. It replaces a QUERY that has no answer yet. */
 void gm_drain_query(uint64_t query);
 
+/* The newest CLOSE after which the program was quiet or parked; 0: none. */
+uint64_t gm_drain_answered(void);
+
 /* Link thread: the daemon is lost. Forget CLOSE and QUERY. */
 void gm_drain_cancel(void);
 

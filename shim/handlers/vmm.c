@@ -124,7 +124,7 @@ static CUresult gm_make_handle(struct gm_vmm_handle made, uint64_t *value)
     }
     handle->next = NULL;
     int result = gm_obtain_chunks(home, made.bytes, made.gpu);
-    if (result == -ENOTCONN)
+    if (result < 0)
         goto lost;
     if (result != 0) {
         gm_vmm_bury(handle);
@@ -151,7 +151,7 @@ static CUresult gm_make_handle(struct gm_vmm_handle made, uint64_t *value)
 
 lost:
     gm_release_handles(handle);
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return result == -ETIMEDOUT ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult gm_on_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,

@@ -29,19 +29,23 @@
 #include "shim/gate/drain.h"
 #include "shim/gate/hold.h"
 #include "shim/gate/park.h"
+#include "shim/link/comeback.h"
 #include "shim/link/files.h"
+#include "shim/link/greet.h"
 #include "shim/link/post.h"
 #include "shim/link/work.h"
 
-#define GM_LINK_PATIENCE (2 * GM_SLOW * GM_S) /* for WELCOME */
-#define GM_LINK_LOOK_NS (5 * GM_S)            /* the longest poll */
-#define GM_LINK_MARK_NS GM_S                  /* between looks whether to mark */
+#define GM_LINK_LOOK_NS (5 * GM_S) /* the longest poll */
+#define GM_LINK_MARK_NS GM_S       /* between looks whether to mark */
 /* A daemon that gave no sign for so long is named in the log; it gives one each second. */
 #define GM_LINK_SILENCE_NS (10 * GM_SLOW * GM_S)
 
 static const struct gm_link_calls *gm_link_calls; /* written before the thread starts */
 static const struct gm_ctl *gm_link_ctl;
 static struct gm_stat *gm_link_stat;
+static struct gm_comeback gm_link_comeback; /* the link thread's */
+static int gm_link_again = -1;              /* REJOIN: the connection to the next daemon */
+static bool gm_link_is_ended;               /* the link thread's: the daemon ended the session */
 static uint32_t gm_link_gpus;
 static uint64_t gm_link_budgets[GM_GPUS_MAX]; /* from WELCOME */
 static _Atomic bool gm_link_has_signal;       /* a signal came to a thread of a paused program */
@@ -55,133 +59,16 @@ static uint64_t gm_link_buffer[GM_WIRE_MAX / sizeof(uint64_t)];
 
 /* ---- opening ---- */
 
-static bool gm_link_wait_readable(int fd, uint64_t until)
-{
-    for (;;) {
-        uint64_t now = gm_now();
-        if (now >= until)
-            return false;
-        struct pollfd wait = {.fd = fd, .events = POLLIN};
-        int ready = poll(&wait, 1, (int)((until - now) / GM_MS) + 1);
-        if (ready > 0)
-            return true;
-        if (ready < 0 && errno != EINTR)
-            return false;
-    }
-}
-
-/* Map the first `size` bytes of an area that has `whole`. */
-static void *gm_link_map(int fd, size_t size, size_t whole, int protection)
-{
-    struct stat st;
-    if (fstat(fd, &st) != 0 || st.st_size < (off_t)whole)
-        return MAP_FAILED;
-    return mmap(NULL, size, protection, MAP_SHARED, fd, 0);
-}
-
-/* Map the two areas of WELCOME. */
-static int gm_link_take_areas(const int *fds)
-{
-    struct gm_ctl *ctl = gm_link_map(fds[0], sizeof(*ctl), sizeof(*ctl), PROT_READ);
-    if (ctl == MAP_FAILED)
-        return -EPROTO;
-    struct gm_stat *stat =
-        gm_link_map(fds[1], sizeof(*stat), GM_STAT_BYTES, PROT_READ | PROT_WRITE);
-    if (stat == MAP_FAILED)
-        goto unmap_ctl;
-    if (ctl->magic != GM_SHM_MAGIC || ctl->version != GM_SHM_VERSION ||
-        stat->magic != GM_SHM_MAGIC || stat->version != GM_SHM_VERSION)
-        goto unmap_stat;
-    gm_link_ctl = ctl;
-    gm_link_stat = stat;
-    return 0;
-
-unmap_stat:
-    munmap(stat, sizeof(*stat));
-unmap_ctl:
-    munmap(ctl, sizeof(*ctl));
-    return -EPROTO;
-}
-
-/* GPUMUX_GROUP for HELLO. */
-static void gm_link_group(char group[64])
-{
-    const char *name = secure_getenv("GPUMUX_GROUP");
-    if (name == NULL)
-        return;
-    if (strlen(name) < 64)
-        strcpy(group, name);
-    else
-        gm_log(GM_LOG_WARN, "GPUMUX_GROUP is longer than 63 bytes: going on without it");
-}
-
-static int gm_link_shake_hands(int fd, struct gm_link_welcome *welcome, char *why, size_t why_size)
-{
-    struct gm_msg_hello hello = {.role = GM_ROLE_APP};
-    struct gm_wire_message message;
-    int fds[GM_WIRE_FDS];
-    int n_fds = 0;
-
-    gm_appname_own((char *)gm_link_buffer, sizeof(gm_link_buffer), hello.name);
-    gm_link_group(hello.group);
-    gm_wishes_read(secure_getenv, &hello);
-    int error = gm_sock_send_message(fd, GM_MSG_HELLO, &hello, NULL, 0, NULL, 0);
-    if (error != 0) {
-        snprintf(why, why_size, "cannot send to the daemon: %s", strerror(-error));
-        return error;
-    }
-    if (!gm_link_wait_readable(fd, gm_now() + GM_LINK_PATIENCE)) {
-        snprintf(why, why_size, "the daemon does not answer");
-        return -ETIMEDOUT;
-    }
-    ssize_t length = gm_sock_receive(fd, gm_link_buffer, sizeof(gm_link_buffer), fds, &n_fds);
-    if (length <= 0) {
-        snprintf(why, why_size, "the daemon closed the connection");
-        return length < 0 ? (int)length : -ECONNRESET;
-    }
-    enum gm_wire_fault fault =
-        gm_wire_decode(gm_link_buffer, (size_t)length, n_fds, GM_DOWN, GM_SESSION_NEW, &message);
-    error = -EPROTO;
-    if (fault != GM_WIRE_OK) {
-        snprintf(why, why_size, "cannot read the daemon's answer, is it of another version? %s",
-                 gm_wire_fault_text(fault));
-    } else if (message.type == GM_MSG_REFUSED) {
-        const struct gm_msg_refused *refused = message.body;
-        snprintf(why, why_size, "the daemon refused: %.*s", (int)sizeof(refused->text),
-                 refused->text);
-    } else if (message.type != GM_MSG_WELCOME || n_fds != 2 || message.count == 0 ||
-               gm_link_take_areas(fds) != 0) {
-        snprintf(why, why_size, "the daemon's answer is invalid");
-    } else {
-        const struct gm_msg_welcome *body = message.body;
-        welcome->ctl = gm_link_ctl;
-        welcome->stat = gm_link_stat;
-        welcome->app = body->app;
-        welcome->n_gpus = message.count < GM_GPUS_MAX ? message.count : GM_GPUS_MAX;
-        memcpy(welcome->gpu, message.entries, welcome->n_gpus * sizeof(welcome->gpu[0]));
-        error = 0;
-    }
-    for (int i = 0; i < n_fds; i++)
-        close(fds[i]);
-    return error;
-}
-
 int gm_link_open(struct gm_link_welcome *welcome, char *why, size_t why_size)
 {
-    int fd = gm_sock_connect_any(NULL, 0);
-    if (fd < 0) {
-        snprintf(why, why_size, "no daemon: %s", strerror(-fd));
+    const int fd = gm_greet_open(welcome, why, why_size);
+    if (fd < 0)
         return fd;
-    }
-    fd = gm_files_lift(fd);
-    fcntl(fd, F_SETFL, O_NONBLOCK); /* nobody waits to send */
-    int error = gm_link_shake_hands(fd, welcome, why, why_size);
-    if (error != 0) {
-        close(fd);
-        return error;
-    }
     gm_files_reserve();
     gm_post_open(fd);
+    gm_link_ctl = welcome->ctl;
+    gm_link_stat = welcome->stat;
+    gm_link_comeback.limit_ns = welcome->rejoin_ns;
     gm_link_gpus = welcome->n_gpus;
     for (uint32_t gpu = 0; gpu < gm_link_gpus; gpu++)
         gm_link_budgets[gpu] = welcome->gpu[gpu].budget;
@@ -190,8 +77,7 @@ int gm_link_open(struct gm_link_welcome *welcome, char *why, size_t why_size)
 
 void gm_link_shut(void)
 {
-    munmap((void *)(uintptr_t)gm_link_ctl, sizeof(*gm_link_ctl));
-    munmap(gm_link_stat, sizeof(*gm_link_stat));
+    gm_greet_shut();
     gm_link_close();
 }
 
@@ -348,6 +234,7 @@ static bool gm_link_obey(const struct gm_wire_message *message, const int *fds)
         gm_log(GM_LOG_WARN, "the daemon ended the session: %.*s",
                (int)sizeof(((const struct gm_msg_refused *)body)->text),
                ((const struct gm_msg_refused *)body)->text);
+        gm_link_is_ended = true;
         return false;
     default:
         return gm_requests_answer(message);
@@ -383,10 +270,11 @@ static bool gm_link_receive(void)
     return gm_link_obey(&message, fds);
 }
 
-/* The daemon is lost. Decide how the program goes on. */
+/* The daemon is lost for good. Decide how the program goes on. */
 static void gm_link_lose(void)
 {
     gm_files_give_back();
+    gm_greet_close();
     gm_requests_lose();
     gm_post_cut();
     gm_link_calls->mark(false, NULL);
@@ -409,6 +297,74 @@ static void gm_link_lose(void)
 
     gm_requests_end();
     gm_link_calls->lost();
+}
+
+/* ---- a daemon that comes back ---- */
+
+/* What the next daemon is told of this program. */
+static void gm_link_introduce(void)
+{
+    const bool is_open = atomic_load(&gm_link_ctl->gate) == GM_GATE_OPEN;
+    const struct gm_msg_rejoin rejoin = {
+        .flags = (is_open ? GM_REJOIN_IS_OPEN : 0) | (gm_park_is_on() ? GM_REJOIN_IS_PARKED : 0),
+        .epoch = gm_drain_answered(),
+        .cookie = gm_requests_cookie(),
+    };
+    gm_greet_again(gm_link_again, &rejoin, gm_link_calls->holds);
+}
+
+/* The daemon has taken the program over. */
+static void gm_link_go_on(void)
+{
+    const int fd = gm_link_again;
+    gm_link_again = -1;
+    gm_post_open(fd);
+    gm_log(GM_LOG_WARN, "gpumuxd is back (pid %d): going on with it", (int)gm_link_daemon());
+    gm_requests_go_on();
+    if (atomic_load(&gm_link_stat->waiting) > 0)
+        gm_link_want(false);
+}
+
+static void gm_link_turn(enum gm_link_event event)
+{
+    const unsigned actions = gm_comeback_step(&gm_link_comeback, event, gm_now());
+    if ((actions & GM_LINK_DO_PART) != 0) {
+        gm_requests_await();
+        gm_post_cut();
+        gm_drain_cancel();
+    }
+    if ((actions & GM_LINK_DO_HANG_UP) != 0 && gm_link_again >= 0) {
+        close(gm_link_again);
+        gm_link_again = -1;
+    }
+    if ((actions & GM_LINK_DO_TELL) != 0)
+        gm_log(GM_LOG_WARN, "the daemon is lost: waiting for the next one");
+    if ((actions & GM_LINK_DO_REFUSE) != 0) {
+        gm_log(GM_LOG_WARN, "no daemon for %llu s: allocations are refused until there is one",
+               (unsigned long long)(gm_link_comeback.limit_ns / GM_S));
+        gm_requests_refuse();
+    }
+    if ((actions & GM_LINK_DO_GO_ON) != 0)
+        gm_link_go_on();
+    if ((actions & GM_LINK_DO_GIVE_UP) != 0)
+        gm_link_lose();
+    if ((actions & GM_LINK_DO_CONNECT) != 0) {
+        gm_link_again = gm_greet_connect();
+        if (gm_link_again < 0)
+            return;
+        gm_link_turn(GM_LINK_EV_CONNECTED);
+        gm_link_introduce();
+    }
+}
+
+/* What came of REJOIN. */
+static void gm_link_hear(void)
+{
+    char why[256] = "";
+    const enum gm_link_event event = gm_greet_hear(gm_link_again, why, sizeof(why));
+    if (event == GM_LINK_EV_REFUSED)
+        gm_log(GM_LOG_WARN, "the new daemon does not take this program over: %s", why);
+    gm_link_turn(event);
 }
 
 /*
@@ -517,50 +473,107 @@ static void gm_link_say_paused(void)
     }
 }
 
+/* Do what is due. Returns when to look again. */
+static uint64_t gm_link_tend(uint64_t now)
+{
+    const uint64_t due[] = {
+        gm_drain_expire(now),
+        gm_link_follow_marking(now),
+        gm_hold_look(now, gm_link_calls->hold, gm_link_calls->resume),
+        gm_link_comeback.state == GM_LINK_UP ? gm_link_listen(now) : UINT64_MAX,
+        gm_comeback_due(&gm_link_comeback),
+    };
+    uint64_t first = UINT64_MAX;
+    for (size_t i = 0; i < sizeof(due) / sizeof(*due); i++)
+        first = due[i] < first ? due[i] : first;
+    gm_link_say_paused();
+    return first;
+}
+
+/* UP: the socket says something. */
+static void gm_link_serve(short what)
+{
+    bool is_there = (what & POLLOUT) == 0 || gm_post_flush();
+    if (is_there && (what & ~POLLOUT) != 0) {
+        gm_files_make_room(gm_post_fd());
+        is_there = gm_link_receive();
+        gm_files_reserve();
+    }
+    if (!is_there)
+        gm_link_turn(gm_link_is_ended ? GM_LINK_EV_ENDED : GM_LINK_EV_HANG_UP);
+}
+
+/* REJOIN: the same. */
+static void gm_link_serve_again(short what)
+{
+    if ((what & ~POLLOUT) != 0)
+        gm_link_hear();
+    else
+        gm_greet_more(gm_link_again);
+}
+
+/* The socket to poll, and for what. */
+static struct pollfd gm_link_watched(void)
+{
+    switch (gm_link_comeback.state) {
+    case GM_LINK_UP:
+        return (struct pollfd){.fd = gm_post_fd(),
+                               .events = gm_post_has_letters() ? POLLIN | POLLOUT : POLLIN};
+    case GM_LINK_REJOIN:
+        return (struct pollfd){.fd = gm_link_again,
+                               .events = gm_greet_has_more() ? POLLIN | POLLOUT : POLLIN};
+    default:
+        return (struct pollfd){.fd = -1};
+    }
+}
+
+/* Whether somebody still has this program's memory. */
+static bool gm_link_has_keeper(void)
+{
+    struct pollfd look = {.fd = gm_greet_lifeline()};
+    return look.fd >= 0 && poll(&look, 1, 0) == 0;
+}
+
+/* One round: wait, and serve whoever says something. False: the program closed the wake socket. */
+static bool gm_link_round(void)
+{
+    const bool is_up = gm_link_comeback.state == GM_LINK_UP;
+    uint64_t now = gm_now();
+    if (!is_up && !gm_link_has_keeper()) {
+        gm_link_turn(GM_LINK_EV_NOBODY);
+        return true;
+    }
+    if (now >= gm_comeback_due(&gm_link_comeback))
+        gm_link_turn(GM_LINK_EV_TIME);
+    const uint64_t deadline = gm_link_tend(now);
+    now = gm_now(); /* that may have taken a while */
+    const struct timespec longest = gm_link_duration(deadline > now ? deadline - now : 0);
+    struct pollfd wait[3] = {gm_link_watched(),
+                             {.fd = gm_work_fd(), .events = POLLIN},
+                             {.fd = is_up ? -1 : gm_greet_lifeline()}}; /* the next round sees it */
+    const int ready = ppoll(wait, 3, &longest, NULL);
+    if (ready < 0 && errno == EINTR)
+        return true;
+    if (ready < 0 || (wait[1].revents & ~POLLIN) != 0)
+        return false;
+    if (wait[1].revents != 0) {
+        gm_link_end_hold();
+        gm_work_some();
+    }
+    if (wait[0].revents != 0)
+        is_up ? gm_link_serve(wait[0].revents) : gm_link_serve_again(wait[0].revents);
+    return true;
+}
+
 static void *gm_link_main(void *unused)
 {
     (void)unused;
     /* Captures in other threads do not forbid our calls. */
     gm_real_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
-
-    for (;;) {
-        uint64_t now = gm_now();
-        uint64_t deadline = gm_drain_expire(now), due = gm_link_follow_marking(now);
-        if (due < deadline)
-            deadline = due;
-        due = gm_hold_look(now, gm_link_calls->hold, gm_link_calls->resume);
-        if (due < deadline)
-            deadline = due;
-        due = gm_link_listen(now);
-        if (due < deadline)
-            deadline = due;
-        gm_link_say_paused();
-        now = gm_now(); /* that may have taken a while */
-        const uint64_t wait_ns = deadline > now ? deadline - now : 0;
-        const struct timespec longest = gm_link_duration(wait_ns);
-        const short ways = gm_post_has_letters() ? POLLIN | POLLOUT : POLLIN;
-        struct pollfd wait[2] = {{.fd = gm_post_fd(), .events = ways},
-                                 {.fd = gm_work_fd(), .events = POLLIN}};
-        int ready = ppoll(wait, 2, &longest, NULL);
-        if (ready == 0 || (ready < 0 && errno == EINTR))
-            continue;
-        if (ready < 0 || (wait[1].revents & ~POLLIN) != 0) /* the program closed the wake socket */
-            break;
-        if (wait[1].revents != 0) {
-            gm_link_end_hold();
-            gm_work_some();
-        }
-        if ((wait[0].revents & POLLOUT) != 0 && !gm_post_flush())
-            break;
-        if ((wait[0].revents & ~POLLOUT) == 0)
-            continue;
-        gm_files_make_room(gm_post_fd());
-        bool is_obeyed = gm_link_receive();
-        gm_files_reserve();
-        if (!is_obeyed)
-            break;
-    }
-    gm_link_lose();
+    while (gm_link_comeback.state != GM_LINK_GONE)
+        if (!gm_link_round())
+            gm_link_turn(gm_link_comeback.state == GM_LINK_UP ? GM_LINK_EV_ENDED
+                                                              : GM_LINK_EV_NOBODY);
     gm_work_forever();
 }
 
@@ -591,6 +604,10 @@ void gm_link_close(void)
     if (gm_link_calls != NULL)
         gm_link_calls->mark(false, NULL);
     gm_files_give_back();
+    gm_greet_close();
+    if (gm_link_again >= 0)
+        close(gm_link_again);
+    gm_link_again = -1;
     gm_post_close();
     gm_work_close();
 }

@@ -5,15 +5,19 @@
  * The daemon is trusted with this program's memory, not with its life: a message that does not
  * decode or makes no sense counts as a lost connection.
  *
- * The daemon is lost when its socket hangs up, and by nothing else. One that is stopped, or slow,
+ * The daemon is lost when its socket hangs up, and by nothing else. If somebody still has this
+ * program's memory, it is lost for now: comeback.h. Nothing changes for the program until another
+ * daemon has taken it over. Then both agree on what is mapped before the gate opens.
+ *
+ * A daemon that is stopped, or slow,
  * is waited for, however long. It gives a sign each second (gm_ctl.beat); the log says when it
  * gives none, and when it does again.
  *
- * After a loss, a program whose gate is open runs on without a gate, and so does one whose gate is
- * closed but from which nothing was taken yet. If its data is elsewhere, or on its way back, that
- * data is gone: calls return CUDA_ERROR_DEVICE_UNAVAILABLE (gate.h). What is still mapped is
- * unmapped. Work that was parked goes on all the same: else a thread that waits for it in the
- * driver would never return. Where its data is not there it faults, and writes nowhere. New
+ * After a loss for good, a program whose gate is open runs on without a gate, and so does one whose
+ * gate is closed but from which nothing was taken yet. If its data is elsewhere, or on its way
+ * back, that data is gone: calls return CUDA_ERROR_DEVICE_UNAVAILABLE (gate.h). What is still
+ * mapped is unmapped. Work that was parked goes on all the same: else a thread that waits for it in
+ * the driver would never return. Where its data is not there it faults, and writes nowhere. New
  * allocations go to the real driver. The thread stays and does work for others (work.h).
  *
  * Owns the daemon's pages. Any thread. Calls the gate, the drainer and the rest of its room by
@@ -31,15 +35,8 @@
 #include "common/wire.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/park.h"
+#include "shim/link/greet.h"
 #include "shim/link/requests.h"
-
-struct gm_link_welcome {
-    const struct gm_ctl *ctl; /* mapped read-only */
-    struct gm_stat *stat;     /* mapped read-write */
-    uint32_t app;
-    uint32_t n_gpus;
-    struct gm_gpu_entry gpu[GM_GPUS_MAX];
-};
 
 /* Boot only. Connect, send HELLO, receive WELCOME. Returns 0, or -errno and one line for the log in
  * `why`; then nothing is left open. */
@@ -56,6 +53,9 @@ struct gm_link_calls {
     CUresult (*drop)(const struct gm_frame_entry *entry, uint32_t count);
 
     struct gm_request_calls request;
+
+    /* For REJOIN. */
+    gm_greet_list *holds;
 
     /* After a loss: is all of the program's memory mapped? Unmap all that is. */
     bool (*is_whole)(void);

@@ -1,9 +1,12 @@
 #include "shim/link/post.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/locks.h"
@@ -17,17 +20,31 @@ struct gm_letter {
     uint64_t bytes[16]; /* no message without entries is longer */
 };
 
-static int gm_post_socket = -1;
+static _Atomic int gm_post_socket = -1;
+static struct stat gm_post_file; /* of it: a program may close files that it does not know */
+static _Atomic bool gm_post_is_open;
 
 /* Guards what follows. */
 static struct gm_lock gm_post_lock = GM_LOCK_INITIALIZER(GM_LOCK_POST);
-static bool gm_post_is_cut;
 static struct gm_letter *gm_post_letters; /* in order */
 static struct gm_letter **gm_post_end = &gm_post_letters;
 
+/* Whether our number is still that of our file. */
+static bool gm_post_has_file(void)
+{
+    struct stat now;
+    return gm_post_socket >= 0 && fstat(gm_post_socket, &now) == 0 &&
+           now.st_ino == gm_post_file.st_ino && now.st_dev == gm_post_file.st_dev;
+}
+
 void gm_post_open(int fd)
 {
-    gm_post_socket = fd;
+    if (gm_post_has_file() && dup3(fd, gm_post_socket, O_CLOEXEC) >= 0)
+        close(fd);
+    else
+        gm_post_socket = fd;
+    fstat(gm_post_socket, &gm_post_file);
+    gm_post_is_open = true;
 }
 
 int gm_post_fd(void)
@@ -63,12 +80,14 @@ static void gm_post_break(void)
 void gm_post_send(enum gm_msg_type type, const void *body)
 {
     int error = -EAGAIN;
+    if (!gm_post_is_open)
+        return;
     gm_lock(&gm_post_lock);
     const bool is_first = gm_post_letters == NULL;
     if (is_first)
         error = gm_sock_send_message(gm_post_socket, type, body, NULL, 0, NULL, 0);
     const bool is_kept = gm_post_is_full(error);
-    if (is_kept && !gm_post_is_cut)
+    if (is_kept && gm_post_is_open)
         error = gm_post_keep(type, body);
     gm_unlock(&gm_post_lock);
     if (error != 0)
@@ -79,7 +98,8 @@ void gm_post_send(enum gm_msg_type type, const void *body)
 
 void gm_post_tell(enum gm_msg_type type, const void *body)
 {
-    gm_sock_send_message(gm_post_socket, type, body, NULL, 0, NULL, 0);
+    if (gm_post_is_open)
+        gm_sock_send_message(gm_post_socket, type, body, NULL, 0, NULL, 0);
 }
 
 bool gm_post_has_letters(void)
@@ -118,8 +138,9 @@ bool gm_post_flush(void)
 void gm_post_cut(void)
 {
     gm_lock(&gm_post_lock);
-    gm_post_break();
-    gm_post_is_cut = true;
+    if (gm_post_is_open)
+        gm_post_break();
+    gm_post_is_open = false;
     while (gm_post_letters != NULL)
         gm_post_drop();
     gm_unlock(&gm_post_lock);
@@ -127,6 +148,7 @@ void gm_post_cut(void)
 
 void gm_post_close(void)
 {
+    gm_post_is_open = false;
     if (gm_post_socket >= 0)
         close(gm_post_socket);
     gm_post_socket = -1;

@@ -17,7 +17,7 @@
 
 #include "common/wire.h"
 
-/* Boot only: the socket. */
+/* Boot, or the link thread after a loss: the socket. It gets the number of the one before. */
 void gm_post_open(int fd);
 int gm_post_fd(void);
 
@@ -32,7 +32,7 @@ void gm_post_tell(enum gm_msg_type type, const void *body);
 bool gm_post_has_letters(void);
 bool gm_post_flush(void);
 
-/* Link thread: the connection is lost, and with it what waits. */
+/* Link thread: the connection is lost, and with it what waits and what is sent from now on. */
 void gm_post_cut(void);
 
 /* The forked child, or a boot that fails: close the socket. */

@@ -1,10 +1,14 @@
 /*
  * Requests: what the program's threads ask of the daemon. The thread of a request (ENTER, ALLOC,
- * FREE, SHARE, OPEN, SHUT) waits on its own condition for the answer with its cookie, or for the
- * loss of the daemon.
+ * FREE, SHARE, OPEN, SHUT) waits on its own condition for the answer with its cookie.
  *
- * Owns the open requests and their cookies, and whether the daemon is there. Any thread, but for
- * what is said. Calls the post and work, and the rooms above through gm_request_calls.
+ * While the daemon is lost and may come back, it waits on. What was asked is asked again of the
+ * next daemon, with the same cookie: so it is answered once, whatever the one before had done of
+ * it. If none comes in time, ALLOC is refused, FREE and SHUT are kept for the next one, and the
+ * others fail.
+ *
+ * Owns the open requests and their cookies, and whether there is a daemon to ask. Any thread, but
+ * for what is said. Calls the post and work, and the rooms above through gm_request_calls.
  */
 #ifndef GM_SHIM_REQUESTS_H
 #define GM_SHIM_REQUESTS_H
@@ -27,10 +31,20 @@ struct gm_request_calls {
 /* Start only: the daemon is there, and has `n_gpus`. `calls` stay. */
 void gm_requests_open(const struct gm_request_calls *calls, uint32_t n_gpus);
 
-/* Link thread: the daemon is lost. Nobody asks any more ... */
+/* Link thread: the daemon is lost, and may come back: who asks waits ... */
+void gm_requests_await(void);
+/* ... too long: who waits is refused, and who asks from now on. */
+void gm_requests_refuse(void);
+/* It is back: ask all again. */
+void gm_requests_go_on(void);
+
+/* Link thread: the daemon is lost for good. Nobody asks any more ... */
 void gm_requests_lose(void);
 /* ... and who has asked hears of it. */
 void gm_requests_end(void);
+
+/* The newest cookie. */
+uint64_t gm_requests_cookie(void);
 
 /* Link thread: a message of the daemon that answers a request. False: there is no such request. */
 bool gm_requests_answer(const struct gm_wire_message *message);
@@ -38,7 +52,7 @@ bool gm_requests_answer(const struct gm_wire_message *message);
 /* The forked child, or a boot that fails. */
 void gm_requests_close(void);
 
-/* Whether the daemon is connected now. */
+/* Whether there is a daemon to ask, be it away for the moment. */
 bool gm_link_is_up(void);
 
 /* Like gm_link_alloc below, but only if there is plenty of room, and without waiting: the link
@@ -53,13 +67,18 @@ void gm_link_enter(int gpu);
 
 /*
  * Have the daemon back `bytes` (a multiple of GM_CHUNK_MIN) at `va` on `gpu`. The caller reserved
- * the range. Returns 0, a CUresult from the daemon, or -ENOTCONN (lost): call gm_link_free before
- * other use of the range.
+ * the range. Returns 0; a CUresult; -ENOTCONN (lost) or -ETIMEDOUT (out of memory: no daemon
+ * comes): call gm_link_free before other use of the range.
  */
 int gm_link_alloc(uint64_t va, uint64_t bytes, uint32_t gpu);
 
+/* Of gm_link_free and gm_link_shut_share: no daemon is there, and the next one will do it. Until
+ * then the range is in use; it stays reserved for good, so that nobody has to wait. */
+#define GM_LINK_LATER INT32_MAX
+
 /* Unmap and forget the chunks of [va, va + bytes): by the daemon, or here after a loss. The GPU
- * must be done with them. Returns 0 or a CUresult; after 0 nothing is mapped in the range. */
+ * must be done with them. Returns 0, GM_LINK_LATER or a CUresult; after 0 nothing is mapped in the
+ * range. */
 int gm_link_free(uint64_t va, uint64_t bytes);
 
 /* Share the allocation at `va`; call it inside the gate. Returns 0 with *shared, a CUresult from
@@ -73,7 +92,7 @@ int gm_link_share(uint64_t va, struct gm_msg_shared *shared);
  */
 int gm_link_open_share(uint64_t va, const struct gm_share_name *name);
 
-/* Unmap it: by the daemon, or here after a loss. Returns 0 or a CUresult. */
+/* Unmap it: by the daemon, or here after a loss. Returns as gm_link_free. */
 int gm_link_shut_share(uint64_t va, uint64_t bytes);
 
 #endif

@@ -119,6 +119,7 @@ void gm_import_remove(struct gm_import *import)
     while (*place != i)
         place = &gm_imports[*place].next_frame;
     *place = import->next_frame;
+    import->bytes = 0; /* none */
     import->next_frame = gm_import_free;
     gm_import_free = i;
     gm_import_cached--;
@@ -152,6 +153,18 @@ struct gm_import *gm_import_next(const struct gm_import *import)
     while (i == GM_IMPORT_NONE && bucket < gm_import_room)
         i = gm_by_va[bucket++];
     return i == GM_IMPORT_NONE ? NULL : &gm_imports[i];
+}
+
+uint32_t gm_import_list(uint32_t *cursor, struct gm_holds_entry *entries, uint32_t most)
+{
+    uint32_t n = 0;
+    for (; *cursor < gm_import_room && n < most; ++*cursor) {
+        const struct gm_import *import = &gm_imports[*cursor];
+        if (import->bytes != 0)
+            entries[n++] = (struct gm_holds_entry){
+                .va = import->va, .frame = import->frame, .gpu = import->gpu};
+    }
+    return n;
 }
 
 bool gm_import_frame_at(uint64_t va, CUmemGenericAllocationHandle *frame)

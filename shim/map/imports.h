@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/wire.h"
+
 struct gm_import {
     uint32_t frame;
     uint32_t gpu;
@@ -38,6 +40,9 @@ void gm_import_remove(struct gm_import *import);
 /* The driver mapped it at `va`, or unmapped it. */
 void gm_import_set_mapped(struct gm_import *import, uint64_t va);
 void gm_import_set_unmapped(struct gm_import *import);
+
+/* All imports, as gm_greet_list (greet.h) lists them. */
+uint32_t gm_import_list(uint32_t *cursor, struct gm_holds_entry *entries, uint32_t most);
 
 /* The frame of the chunk at `va`. False: the daemon has not mapped that chunk. */
 bool gm_import_frame_at(uint64_t va, CUmemGenericAllocationHandle *frame);

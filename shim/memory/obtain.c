@@ -56,7 +56,7 @@ CUresult gm_obtain(struct gm_alloc alloc, enum gm_alloc_kind kind, uint64_t byte
     const int result = gm_obtain_range(&alloc);
     if (result == -EOPNOTSUPP)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (result == -ENOTCONN)
+    if (result < 0)
         goto lost;
     if (result != 0)
         return (CUresult)result;
@@ -75,5 +75,5 @@ CUresult gm_obtain(struct gm_alloc alloc, enum gm_alloc_kind kind, uint64_t byte
 
 lost:
     gm_release(&alloc);
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return result == -ETIMEDOUT ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
 }

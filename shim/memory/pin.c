@@ -176,7 +176,7 @@ static CUresult gm_pin_now(struct gm_vmm_handle *handle, CUmemGenericAllocationH
     gm_allocs_take(handle->home, &alloc);
     gm_charge_real(handle->gpu, handle->bytes, true);
     int freed = gm_link_free(handle->home, handle->bytes);
-    if (freed != 0)
+    if (freed != 0 && freed != GM_LINK_LATER)
         gm_log(GM_LOG_WARN, "cannot give back the chunks of exported memory: CUresult %d", freed);
     *real = job.real;
     return CUDA_SUCCESS;

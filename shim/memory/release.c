@@ -14,9 +14,9 @@ CUresult gm_release(const struct gm_alloc *alloc)
 {
     if (alloc->kind == GM_ALLOC_IMPORT)
         return gm_sharing_release(alloc);
-    CUresult result = gm_release_chunks(alloc);
+    const CUresult result = gm_release_chunks(alloc);
     gm_release_range(alloc, result);
-    return result;
+    return result == GM_LINK_LATER ? CUDA_SUCCESS : result;
 }
 
 /* Whether the GPU does not use it any more. */
@@ -67,6 +67,8 @@ CUresult gm_release_handles(struct gm_vmm_handle *handle)
             gm_allocs_take(home, &alloc);
             one = (CUresult)gm_link_free(home, bytes);
         }
+        if (one == GM_LINK_LATER)
+            continue;
         result = result == CUDA_SUCCESS ? one : result;
         if (one != CUDA_SUCCESS)
             continue; /* still mapped: the home cannot be used again */

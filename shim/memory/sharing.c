@@ -105,6 +105,8 @@ static CUresult gm_opened_access(const struct gm_alloc *alloc, uint32_t gpu)
 static CUresult gm_opened_unmap(uint64_t va, uint64_t span)
 {
     const int result = gm_link_shut_share(va, span);
+    if (result == GM_LINK_LATER)
+        return CUDA_SUCCESS;
     if (result != 0)
         return (CUresult)result; /* still mapped: the range cannot be used again */
     gm_real.cuMemAddressFree(va, span);

@@ -134,7 +134,20 @@ static union body body_of(enum gm_msg_type type)
         body.done = (struct gm_msg_done){.batch = 4, .result = 2};
         break;
     case GM_MSG_WELCOME:
-        body.welcome.app = 5;
+        body.welcome = (struct gm_msg_welcome){.app = 5,
+                                               .version = GM_WIRE_VERSION,
+                                               .nonce = {0x123456789abcdef, 0xfedcba9876543210},
+                                               .rejoin_ns = 30000000000};
+        break;
+    case GM_MSG_REJOIN:
+        body.rejoin = (struct gm_msg_rejoin){.app = 5,
+                                             .nonce = {0x123456789abcdef, 0xfedcba9876543210},
+                                             .epoch = 3,
+                                             .cookie = 9,
+                                             .flags = GM_REJOIN_IS_PARKED};
+        break;
+    case GM_MSG_HOLDS:
+        body.holds.is_last = 1;
         break;
     case GM_MSG_REFUSED:
         body.refused = (struct gm_msg_refused){.reason = GM_REFUSE_FULL, .text = "too many apps"};
@@ -264,6 +277,9 @@ static int entries_of(enum gm_msg_type type, uint32_t count, void *to)
             };
         } else if (type == GM_MSG_DROP) {
             ((struct gm_frame_entry *)to)[i].frame = i;
+        } else if (type == GM_MSG_HOLDS) {
+            ((struct gm_holds_entry *)to)[i] =
+                (struct gm_holds_entry){.va = 0x7f0000000000 + i * (2ull << 20), .frame = i};
         }
     }
     return n_fds;
@@ -346,7 +362,7 @@ static void emit_faults(void)
     make(GM_MSG_WANT, 0);
     put16(type_at, 15);
     emit_broken(GM_WIRE_BAD_TYPE, "gap");
-    put16(type_at, 49);
+    put16(type_at, 77);
     emit_broken(GM_WIRE_BAD_TYPE, "beyond");
 
     make(GM_MSG_CLOSE, 0);
@@ -387,8 +403,8 @@ static void emit_faults(void)
     input[2] = 0xff;
     emit_broken(GM_WIRE_BAD_FDS, "negative");
     make(GM_MSG_WELCOME, 3);
-    input[2] = 3;
-    emit_broken(GM_WIRE_BAD_FDS, "welcome-3");
+    input[2] = 4;
+    emit_broken(GM_WIRE_BAD_FDS, "welcome-4");
     make(GM_MSG_MAP, 3);
     input[2] = 1;
     emit_broken(GM_WIRE_BAD_FDS, "map-fewer");

@@ -460,6 +460,10 @@ static int listener = -1;
 static int peer = -1;
 static struct gm_ctl *ctl;
 static struct gm_stat *stat_area;
+static int stat_fd = -1;
+static int lifeline[2] = {-1, -1}; /* sent with WELCOME if it is there */
+static uint64_t rejoin_ns;
+static const uint64_t told_nonce[2] = {0x1234567890abcdef, 42};
 static uint64_t buffer[GM_WIRE_MAX / 8];
 static struct gm_wire_message got;
 static uint32_t next_frame = 1;
@@ -536,19 +540,24 @@ static void accept_app(void)
  * `stat_bytes`: of the stat area. */
 static void welcome_app_with(int uuid, size_t stat_bytes)
 {
-    int fds[2];
+    int fds[3] = {-1, -1, lifeline[0]};
     accept_app();
     ctl = make_area(sizeof(*ctl), &fds[0]);
     stat_area = make_area(stat_bytes, &fds[1]);
     ctl->magic = stat_area->magic = GM_SHM_MAGIC;
     ctl->version = stat_area->version = GM_SHM_VERSION;
     ctl->budget[0] = ctl->room[0] = BUDGET;
-    struct gm_msg_welcome body = {.app = 3};
+    struct gm_msg_welcome body = {
+        .app = 3, .nonce = {told_nonce[0], told_nonce[1]}, .rejoin_ns = rejoin_ns};
     struct gm_gpu_entry entry = {.budget = BUDGET};
     memset(entry.uuid, uuid, sizeof(entry.uuid));
-    CHECK(gm_sock_send_message(peer, GM_MSG_WELCOME, &body, &entry, 1, fds, 2) == 0);
+    CHECK(gm_sock_send_message(peer, GM_MSG_WELCOME, &body, &entry, 1, fds, fds[2] >= 0 ? 3 : 2) ==
+          0);
     close(fds[0]);
-    close(fds[1]);
+    if (fds[2] >= 0)
+        stat_fd = fds[1]; /* as gpumux-keeper has it */
+    else
+        close(fds[1]);
 }
 
 static void welcome_app(int uuid)

@@ -7,8 +7,10 @@
 
 #include "tests/unit/session_world.h"
 
+#include "daemon/engine/lost.h"
 #include "daemon/memory/files.h"
 #include "daemon/service/bounds.h"
+#include "daemon/service/process.h"
 
 /* ---- sessions ------------------------------------------------------------------------------ */
 
@@ -38,6 +40,159 @@ static void test_peer_dies_with_unread_messages(void **state)
     turn(3);
     assert_int_equal(engine.joins, 1);
     assert_int_equal(engine.leaves, 1);
+}
+
+/* ---- programs of the daemon before ---- */
+
+static struct gm_lost lost;     /* the one that has not come yet; */
+static bool is_lost;            /* ... there is one */
+static bool is_unwelcome;       /* ... and what it holds is wrong */
+static struct gm_rejoiner came; /* what it said */
+static struct gm_holds_entry came_with[600];
+
+static const struct gm_lost *find_lost(void *arg, uint32_t app)
+{
+    assert_ptr_equal(arg, &lost);
+    return is_lost && lost.app == app ? &lost : NULL;
+}
+
+static int take_lost(void *arg, const struct gm_lost *who, const struct gm_rejoiner *rejoiner,
+                     char *why, size_t why_size)
+{
+    struct gm_msg_welcome body = {.app = who->app};
+    assert_ptr_equal(arg, &lost);
+    if (is_unwelcome) {
+        snprintf(why, why_size, "it holds what it never got");
+        return -EINVAL;
+    }
+    came = *rejoiner;
+    assert_true(came.n <= 600);
+    for (uint32_t i = 0; i < came.n; i++)
+        came_with[i] = came.holds[i];
+    is_lost = false;
+    engine.session[who->app] = came.session;
+    engine.joins++;
+    gm_session_send(came.session, GM_MSG_WELCOME, &body, NULL, 0, NULL, 0);
+    return 0;
+}
+
+static const struct gm_takeover takeover = {.arg = &lost, .find = find_lost, .rejoin = take_lost};
+
+static struct gm_msg_rejoin expect_program(void)
+{
+    control.takeover = &takeover;
+    is_lost = true;
+    is_unwelcome = false;
+    lost = (struct gm_lost){.app = 2,
+                            .pid = getpid(),
+                            .started = gm_process_started(getpid()),
+                            .uid = getuid(),
+                            .nonce = {7, 8},
+                            .most_holds = 600};
+    assert_true(lost.started > 0);
+    return (struct gm_msg_rejoin){.app = 2, .nonce = {7, 8}, .epoch = 9, .cookie = 10};
+}
+
+static int say_rejoin(struct gm_msg_rejoin *body)
+{
+    const int peer = connect_peer();
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_REJOIN, body, NULL, 0, NULL, 0), 0);
+    turn(2);
+    return peer;
+}
+
+static void say_holds(int peer, uint32_t from, uint32_t n, bool is_last)
+{
+    struct gm_holds_entry entries[GM_ENTRIES_HOLDS];
+    const struct gm_msg_holds body = {.is_last = is_last};
+    for (uint32_t i = 0; i < n; i++)
+        entries[i] = (struct gm_holds_entry){.va = (from + i) << 21, .frame = from + i};
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_HOLDS, &body, entries, n, NULL, 0), 0);
+    turn(2);
+}
+
+static void test_rejoin(void **state)
+{
+    struct gm_msg_rejoin body = expect_program();
+    (void)state;
+    int peer = say_rejoin(&body);
+    say_holds(peer, 0, 255, false);
+    say_holds(peer, 255, 255, false);
+    assert_int_equal(engine.joins, 0);
+    say_holds(peer, 510, 90, true);
+    expect(peer, GM_SESSION_NEW, GM_MSG_WELCOME);
+    assert_int_equal(gm_sessions_apps(sessions), 1);
+    assert_int_equal(came.n, 600);
+    for (uint32_t i = 0; i < 600; i++)
+        assert_true(came_with[i].frame == i && came_with[i].va == (uint64_t)i << 21);
+    assert_int_equal(say_free(peer, 11), 0); /* it is an app like any other */
+    turn(1);
+    assert_int_equal(engine.last[2], 11);
+
+    peer = say_rejoin(&body); /* a second one of the same name */
+    expect_refused(peer, GM_REFUSE_UNKNOWN, "taken over no program");
+    close(peer);
+}
+
+/* Who is not that program is told what is wrong, and gets nothing. */
+static void test_rejoin_of_others(void **state)
+{
+    const struct gm_msg_rejoin right = expect_program();
+    struct gm_msg_rejoin body = right;
+    (void)state;
+    body.app = 3;
+    expect_refused(say_rejoin(&body), GM_REFUSE_UNKNOWN, "taken over no program");
+    for (unsigned i = 0; i < 2; i++) {
+        body = right;
+        body.nonce[i] ^= 1ull << 63;
+        expect_refused(say_rejoin(&body), GM_REFUSE_UNKNOWN, "nonce");
+    }
+    body = right;
+    lost.uid++;
+    expect_refused(say_rejoin(&body), GM_REFUSE_UNKNOWN, "another user's");
+    lost.uid--;
+    lost.pid = getppid();
+    expect_refused(say_rejoin(&body), GM_REFUSE_UNKNOWN, "another process");
+    lost.pid = getpid();
+    lost.started++; /* the pid was used again */
+    expect_refused(say_rejoin(&body), GM_REFUSE_UNKNOWN, "another process");
+    lost.started--;
+
+    int peer = say_rejoin(&body);
+    say_holds(peer, 0, 255, false);
+    say_holds(peer, 0, 255, false);
+    say_holds(peer, 0, 91, true);
+    expect_refused(peer, GM_REFUSE_UNKNOWN, "more than there is");
+    peer = say_rejoin(&body);
+    is_unwelcome = true;
+    say_holds(peer, 0, 1, true);
+    expect_refused(peer, GM_REFUSE_UNKNOWN, "it holds what it never got");
+    peer = say_rejoin(&body);
+    say_hello(peer, GM_ROLE_APP);
+    turn(2);
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "HOLDS follow REJOIN");
+    peer = connect_peer();
+    say_holds(peer, 0, 1, true);
+    expect_refused(peer, GM_REFUSE_PROTOCOL, "HOLDS follow REJOIN");
+    control.takeover = NULL; /* a daemon that took over nobody */
+    expect_refused(say_rejoin(&body), GM_REFUSE_UNKNOWN, "taken over no program");
+    assert_int_equal(engine.joins, 0);
+    assert_int_equal(gm_sessions_apps(sessions), 0);
+}
+
+static void test_versions(void **state)
+{
+    struct gm_msg_hello hello = {.role = GM_ROLE_APP, .name = "tester"};
+    _Alignas(8) uint8_t bytes[512];
+    struct gm_msg_hello *sent = (void *)(bytes + sizeof(struct gm_wire_header));
+    (void)state;
+    size_t length = gm_wire_encode(bytes, sizeof bytes, GM_MSG_HELLO, &hello, NULL, 0);
+    sent->oldest = GM_WIRE_VERSION + 1;
+    sent->newest = GM_WIRE_VERSION + 2;
+    int peer = connect_peer();
+    assert_int_equal(send(peer, bytes, length, 0), (ssize_t)length);
+    turn(2);
+    expect_refused(peer, GM_REFUSE_VERSION, "the client speaks protocol versions");
 }
 
 static void test_bad_messages(void **state)
@@ -576,6 +731,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SESSION(test_join_and_leave),
         SESSION(test_peer_dies_with_unread_messages),
+        SESSION(test_rejoin),
+        SESSION(test_rejoin_of_others),
+        SESSION(test_versions),
         SESSION(test_bad_messages),
         SESSION(test_imported),
         SESSION(test_no_descriptors),

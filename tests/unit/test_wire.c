@@ -276,6 +276,32 @@ static void test_version_first(void **state)
     }
 }
 
+/* A newer sender's HELLO may be longer; what it speaks decides. */
+static void test_versions(void **state)
+{
+    struct gm_msg_hello *hello = (void *)(buffer + HEADER);
+    (void)state;
+    size_t length = build(&rows[0], 0);
+    assert_int_equal(rows[0].type, GM_MSG_HELLO);
+    assert_int_equal(hello->oldest, GM_WIRE_OLDEST);
+    assert_int_equal(hello->newest, GM_WIRE_VERSION);
+    assert_int_equal(header()->version, GM_WIRE_OLDEST);
+    hello->newest = GM_WIRE_VERSION + 1;
+    assert_int_equal(decode(&rows[0], length, 0), GM_WIRE_OK);
+    header()->length = (uint32_t)length + 24;
+    assert_int_equal(decode(&rows[0], length + 24, 0), GM_WIRE_OK);
+    assert_int_equal(decode(&rows[0], length + 23, 0), GM_WIRE_SHORT);
+    hello->newest = GM_WIRE_VERSION;
+    assert_int_equal(decode(&rows[0], length + 24, 0), GM_WIRE_BAD_LENGTH);
+
+    assert_int_equal(gm_wire_common(GM_WIRE_OLDEST, GM_WIRE_VERSION), GM_WIRE_VERSION);
+    assert_int_equal(gm_wire_common(GM_WIRE_OLDEST, UINT16_MAX), GM_WIRE_VERSION);
+    assert_int_equal(gm_wire_common(0, GM_WIRE_OLDEST), GM_WIRE_OLDEST);
+    assert_int_equal(gm_wire_common(0, GM_WIRE_OLDEST - 1), 0);
+    assert_int_equal(gm_wire_common(GM_WIRE_VERSION + 1, GM_WIRE_VERSION + 2), 0);
+    assert_int_equal(gm_wire_common(GM_WIRE_VERSION + 1, GM_WIRE_OLDEST), 0);
+}
+
 static void test_reserved(void **state)
 {
     (void)state;
@@ -508,7 +534,7 @@ static void test_encode_refuses(void **state)
         assert_int_equal(gm_wire_encode(exact, length, row->type, body, entries, count), length);
         free(exact);
     }
-    static const unsigned unknown[] = {0, 15, 49, 65535, UINT32_MAX};
+    static const unsigned unknown[] = {0, 15, 77, 65535, UINT32_MAX};
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)
         assert_int_equal(
             gm_wire_encode(buffer, sizeof(buffer), (enum gm_msg_type)unknown[i], body, NULL, 0), 0);
@@ -538,6 +564,7 @@ int main(void)
         cmocka_unit_test(test_unknown_type),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_version_first),
+        cmocka_unit_test(test_versions),
         cmocka_unit_test(test_reserved),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_fds),

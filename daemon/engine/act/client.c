@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -70,6 +71,10 @@ int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer
     client->wishes = who->wishes;
     clean_cap(&client->wishes);
     strncpy(client->name, who->name, sizeof client->name - 1);
+    if (getrandom(client->nonce, sizeof client->nonce, 0) != (ssize_t)sizeof client->nonce) {
+        error = -EIO;
+        goto fail;
+    }
     client->fds[0] = error = make_shared(GM_SHM_CTL_NAME, sizeof *client->ctl, sizeof *client->ctl,
                                          F_SEAL_FUTURE_WRITE, &ctl);
     if (error < 0)
@@ -193,10 +198,16 @@ void gm_client_drop(struct gm_client *client)
 }
 
 int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *outlet,
-                      const struct gm_gpu_entry *gpus, uint32_t n)
+                      const struct gm_engine_rejoin *rejoin, const struct gm_gpu_entry *gpus,
+                      uint32_t n)
 {
-    const struct gm_msg_welcome welcome = {.app = client->id};
-    int error = outlet->send(client->session, GM_MSG_WELCOME, &welcome, gpus, n, client->fds, 2);
+    const struct gm_msg_welcome welcome = {.app = client->id,
+                                           .version = GM_WIRE_VERSION,
+                                           .nonce = {client->nonce[0], client->nonce[1]},
+                                           .rejoin_ns = rejoin->limit_ns};
+    const int fds[] = {client->fds[0], client->fds[1], rejoin->lifeline};
+    int error = outlet->send(client->session, GM_MSG_WELCOME, &welcome, gpus, n, fds,
+                             rejoin->lifeline > 0 ? 3 : 2);
     close_fd(&client->fds[0]);
     return error;
 }

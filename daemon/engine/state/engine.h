@@ -72,7 +72,14 @@ enum gm_latency_mode {
     GM_LATENCY_HINT,      /* ... and others are held for what programs announce */
 };
 
+/* What WELCOME says for the day when this daemon is lost. */
+struct gm_engine_rejoin {
+    int lifeline;      /* the reading end (service/main.c); 0: there is none */
+    uint64_t limit_ns; /* how long requests wait for the next daemon */
+};
+
 struct gm_engine_config {
+    struct gm_engine_rejoin rejoin;
     struct gm_engine_outlet outlet;
     struct gm_host *host;    /* host.h: for all GPUs */
     int gpu;                 /* CUDA ordinal of the GPU to share */

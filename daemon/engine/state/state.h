@@ -88,6 +88,7 @@ struct gm_client {
     pid_t pid;
     uint64_t started; /* ... its process: struct gm_newcomer */
     uid_t uid;
+    uint64_t nonce[2]; /* random: only this program knows it */
     char name[64];
     struct gm_wishes wishes;
     bool is_oversize;                       /* as rules and wishes have it: policy.c */

@@ -1,0 +1,100 @@
+#include "daemon/service/session_rejoin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/engine/lost.h"
+#include "daemon/service/process.h"
+#include "daemon/service/session_output.h"
+
+static const struct gm_lost *find(const struct gm_session *session, uint32_t app)
+{
+    const struct gm_takeover *takeover = session->all->control->takeover;
+    return takeover ? takeover->find(takeover->arg, app) : NULL;
+}
+
+/* Why the peer is not that program. NULL: it is. */
+static const char *judge(const struct gm_session *session, const struct gm_lost *lost,
+                         const struct gm_msg_rejoin *body)
+{
+    if (!lost)
+        return "this daemon has taken over no program with that number";
+    if (lost->uid != session->uid)
+        return "the program with that number is another user's";
+    if (lost->pid != session->pid || lost->started != gm_process_started(session->pid))
+        return "the program with that number is another process";
+    if (lost->nonce[0] != body->nonce[0] || lost->nonce[1] != body->nonce[1])
+        return "the program with that number was told another nonce";
+    return NULL;
+}
+
+static void refuse(struct gm_session *session, uint32_t app, const char *why)
+{
+    char text[sizeof((struct gm_msg_refused){0}).text];
+    snprintf(text, sizeof text, "app %u cannot come back: %s", app, why);
+    gm_session_end(session, GM_REFUSE_UNKNOWN, text);
+}
+
+void gm_rejoin_begin(struct gm_session *session, const struct gm_msg_rejoin *body)
+{
+    if (gm_wire_common(body->oldest, body->newest) == 0) {
+        gm_session_end(session, GM_REFUSE_VERSION, "it speaks no version of this daemon's");
+        return;
+    }
+    const struct gm_lost *lost = find(session, body->app);
+    const char *why = judge(session, lost, body);
+    if (why) {
+        refuse(session, body->app, why);
+        return;
+    }
+    session->rejoining = calloc(1, sizeof *session->rejoining);
+    if (!session->rejoining) {
+        gm_session_end(session, GM_REFUSE_FULL, "the daemon has no memory left for it");
+        return;
+    }
+    session->rejoining->body = *body;
+}
+
+/* Add what the message says. False: it holds more than there is, or there is no memory. */
+static bool collect(struct gm_rejoining *rejoining, uint32_t most,
+                    const struct gm_wire_message *message)
+{
+    if (message->count > most || rejoining->n > most - message->count)
+        return false;
+    if (message->count == 0)
+        return true;
+    const size_t bytes = ((size_t)rejoining->n + message->count) * sizeof *rejoining->holds;
+    struct gm_holds_entry *holds = realloc(rejoining->holds, bytes);
+    if (!holds)
+        return false;
+    memcpy(holds + rejoining->n, message->entries, message->count * sizeof *holds);
+    rejoining->holds = holds;
+    rejoining->n += message->count;
+    return true;
+}
+
+bool gm_rejoin_holds(struct gm_session *session, const struct gm_wire_message *message)
+{
+    struct gm_rejoining *rejoining = session->rejoining;
+    const struct gm_takeover *takeover = session->all->control->takeover;
+    char text[128];
+    const struct gm_lost *lost = find(session, rejoining->body.app);
+    const char *why = judge(session, lost, &rejoining->body); /* others may have come meanwhile */
+    if (!why && !collect(rejoining, lost->most_holds, message))
+        why = "it holds more than there is";
+    if (why) {
+        refuse(session, rejoining->body.app, why);
+        return false;
+    }
+    if (((const struct gm_msg_holds *)message->body)->is_last == 0)
+        return false;
+    const struct gm_rejoiner who = {
+        .session = session, .body = &rejoining->body, .holds = rejoining->holds, .n = rejoining->n};
+    if (takeover->rejoin(takeover->arg, lost, &who, text, sizeof text) != 0) {
+        refuse(session, rejoining->body.app, text);
+        return false;
+    }
+    session->app = rejoining->body.app;
+    return true;
+}
