@@ -284,7 +284,7 @@ static void hangs(void **state)
     put_tool("exec sleep 1000");
     const uint64_t begun = gm_now();
     expect_unusable("does not answer");
-    assert_true(gm_now() - begun < 3 * GM_MPS_START_NS);
+    assert_true(gm_now() - begun < GM_SLOW * 8 * GM_S); /* a busy machine, too */
     RUN_UNTIL(!mps->server[0].has_control && !mps->server[0].tool.is_there);
 }
 
