@@ -25,7 +25,7 @@
 #include "daemon/core/ledger.h"
 
 #define GM_CLIENTS_MAGIC 0x73746e65696c6378ull /* "xclients" */
-#define GM_CLIENTS_VERSION 1u
+#define GM_CLIENTS_VERSION 2u
 #define GM_CLIENTS_GPUS 16u
 
 /* `made` is written last: without it nothing counts. */
