@@ -91,6 +91,7 @@ static int reach(const char *path, struct mux_question *ask, int *code)
     }
     if (is_stuck) {
         explain(ask, NO_ANSWER, PATIENCE_S);
+        ask->is_away = true;
     } else if (is_failure) {
         explain(ask, "gpumuxd cannot be reached (%s)", tried);
     } else {
@@ -163,6 +164,7 @@ static bool receive(int fd, struct mux_question *ask)
     ssize_t length = gm_sock_receive(fd, buffer, sizeof buffer, fds, &n_fds);
     if (length == -EAGAIN) {
         explain(ask, NO_ANSWER, PATIENCE_S);
+        ask->is_away = true; /* a daemon that hangs is ended, and the next one comes */
         return false;
     }
     if (length <= 0) {

@@ -107,9 +107,10 @@ static void check_driver(struct doctor *doctor, const struct mux_driver *driver)
 
 static void check_mode(struct doctor *doctor, int n, const struct mux_gpu *gpu)
 {
-    char mend[64];
+    char mend[96];
     const bool is_exclusive = gpu->compute_mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS;
-    snprintf(mend, sizeof mend, "sudo nvidia-smi -i %d -c DEFAULT", n);
+    /* Its numbers are not those of CUDA. */
+    snprintf(mend, sizeof mend, "sudo nvidia-smi -i %s -c DEFAULT", gpu->uuid);
     if (gpu->compute_mode == CU_COMPUTEMODE_PROHIBITED || (is_exclusive && !gpu->has_mps))
         check(doctor, "compute mode", n, WRONG, mend, "%s: %s",
               is_exclusive ? "EXCLUSIVE_PROCESS" : "PROHIBITED",

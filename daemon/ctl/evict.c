@@ -9,6 +9,7 @@
 
 #include <fnmatch.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,13 +37,28 @@ static bool is_meant(const cJSON *app, const struct gm_msg_set *whose)
             fnmatch(whose->command, mux_word(app, "name"), 0) == 0);
 }
 
+/* Who is meant goes with its whole group. */
+static bool leaves(const cJSON *apps, const cJSON *app, const struct gm_msg_set *whose)
+{
+    const char *group = mux_word(app, "group");
+    const cJSON *other;
+    if (is_meant(app, whose))
+        return true;
+    if (!*group)
+        return false;
+    cJSON_ArrayForEach(other, apps) if (strcmp(mux_word(other, "group"), group) == 0 &&
+                                        mux_number(other, "uid") == mux_number(app, "uid") &&
+                                        is_meant(other, whose)) return true;
+    return false;
+}
+
 static struct view look(const cJSON *status, const struct gm_msg_set *whose)
 {
-    const cJSON *app;
+    const cJSON *app, *apps = cJSON_GetObjectItemCaseSensitive(status, "apps");
     struct view view = {0};
-    cJSON_ArrayForEach(app, cJSON_GetObjectItemCaseSensitive(status, "apps"))
+    cJSON_ArrayForEach(app, apps)
     {
-        if (!is_meant(app, whose))
+        if (!leaves(apps, app, whose))
             continue;
         const double all = mux_number(app, "device_bytes") - mux_number(app, "shared_bytes");
         const double here = all > 0 ? all : 0;

@@ -1,7 +1,8 @@
 /*
  * Serves metrics over HTTP, by libmicrohttpd: GET /metrics, on a port of 127.0.0.1 or on a Unix
- * socket. One thread; a request takes as long as the daemon takes to answer, 5 s at most. A daemon
- * that is down is a metric, gpumux_up 0. Called by metrics.c.
+ * socket. One thread; a request takes as long as the daemon takes to answer, 5 s at most. All
+ * requests that wait meanwhile, or come within a second, get that answer. A daemon that is down is
+ * a metric, gpumux_up 0. Called by metrics.c.
  */
 #include "daemon/ctl/metrics.h"
 
@@ -18,7 +19,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/clock.h"
+
 #define CONNECTIONS 16u
+#define FRESH_NS GM_S
 #define SILENCE_S 10u /* a connection that says nothing for so long is closed */
 
 static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status, const char *type,
@@ -34,24 +38,39 @@ static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status
     return result;
 }
 
-static enum MHD_Result send_metrics(const struct mux_options *options,
-                                    struct MHD_Connection *connection)
+static struct {
+    char *text; /* what the daemon said last, as metrics; NULL: nothing yet */
+    size_t length;
+    uint64_t at; /* in ns, when it had */
+} last;
+
+/* False: out of memory. */
+static bool ask_anew(const struct mux_options *options)
 {
     struct mux_question ask;
     cJSON *status = NULL;
-    char *text = NULL;
-    size_t length = 0;
+    free(last.text);
+    last.text = NULL;
     mux_try_status(options, &ask, &status);
-    FILE *file = open_memstream(&text, &length);
+    FILE *file = open_memstream(&last.text, &last.length);
     bool is_whole = file && mux_write_metrics(file, status);
     is_whole = file && fclose(file) == 0 && is_whole;
-    const enum MHD_Result result =
-        is_whole ? answer(connection, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", text,
-                          length)
-                 : MHD_NO;
-    free(text);
     cJSON_Delete(status);
-    return result;
+    if (!is_whole) {
+        free(last.text);
+        last.text = NULL;
+    }
+    last.at = gm_now();
+    return is_whole;
+}
+
+static enum MHD_Result send_metrics(const struct mux_options *options,
+                                    struct MHD_Connection *connection)
+{
+    if ((!last.text || gm_now() - last.at > FRESH_NS) && !ask_anew(options))
+        return MHD_NO;
+    return answer(connection, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", last.text,
+                  last.length);
 }
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url,
@@ -88,11 +107,13 @@ static int listen_at(const struct mux_options *options)
         struct stat found;
         snprintf(path.sun_path, sizeof path.sun_path, "%s", options->unix_path);
         snprintf(where, sizeof where, "%s", options->unix_path);
-        const int other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        const bool is_served = other >= 0 && connect(other, address, length) == 0;
+        const int other = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        /* One of another kind, or of somebody else, says something else. */
+        const bool is_left =
+            other >= 0 && connect(other, address, length) != 0 && errno == ECONNREFUSED;
         if (other >= 0)
             close(other);
-        if (!is_served && stat(options->unix_path, &found) == 0 && S_ISSOCK(found.st_mode))
+        if (is_left && stat(options->unix_path, &found) == 0 && S_ISSOCK(found.st_mode))
             unlink(options->unix_path); /* of one that was killed */
     }
     const int fd = socket(is_unix ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -110,13 +131,13 @@ int mux_serve_metrics(const struct mux_options *options)
 {
     sigset_t ends;
     int signal = 0;
+    const int fd = listen_at(options);
+    if (fd < 0)
+        return MUX_FAILED;
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
     sigprocmask(SIG_BLOCK, &ends, NULL); /* the server's thread has that from here */
-    const int fd = listen_at(options);
-    if (fd < 0)
-        return MUX_FAILED;
     struct MHD_Daemon *server =
         MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, on_request,
                          (void *)options, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
@@ -128,6 +149,8 @@ int mux_serve_metrics(const struct mux_options *options)
     }
     sigwait(&ends, &signal);
     MHD_stop_daemon(server);
+    free(last.text);
+    last.text = NULL;
     if (options->unix_path)
         unlink(options->unix_path);
     return MUX_OK;

@@ -260,8 +260,10 @@ int mux_metrics(const struct mux_options *options)
     if (options->port > 0 || options->unix_path)
         return mux_serve_metrics(options);
     const int code = mux_get_status(options, &status);
-    if (code)
+    if (code) { /* who collects a file shall know it, too */
+        mux_write_metrics(stdout, NULL);
         return code;
+    }
     const bool is_whole = mux_write_metrics(stdout, status);
     cJSON_Delete(status);
     if (!is_whole && !ferror(stdout)) {

@@ -34,6 +34,7 @@ struct view {
     struct mux_apps apps; /* of the newest sample that are shown */
     bool is_held;         /* the user marked one, which stays; else the first is marked */
     double marked;        /* the id of the marked one, */
+    double marked_gpu;    /* ... which has a line for each GPU that it uses, */
     size_t row, first;    /* ... its place, and that of the first that is on the screen */
     char filter[FILTER_MOST];
     char told[512]; /* in the last line; "": keys */
@@ -267,17 +268,25 @@ static void put_app(const struct view *view, int line, const cJSON *app, bool is
     attroff(A_REVERSE);
 }
 
+static void remember_mark(struct view *view)
+{
+    const cJSON *app = view->row < view->apps.n ? view->apps.app[view->row] : NULL;
+    view->marked = app ? mux_number(app, "id") : -1;
+    view->marked_gpu = app ? mux_number(app, "gpu") : -1;
+}
+
 /* Who is marked stays so, wherever it is now; if it is gone, the one in its place is. */
 static void follow_mark(struct view *view)
 {
     size_t row = 0;
     while (view->is_held && row < view->apps.n &&
-           mux_number(view->apps.app[row], "id") != view->marked)
+           (mux_number(view->apps.app[row], "id") != view->marked ||
+            mux_number(view->apps.app[row], "gpu") != view->marked_gpu))
         row++;
     if (row == view->apps.n)
         row = view->row < view->apps.n ? view->row : view->apps.n > 0 ? view->apps.n - 1 : 0;
     view->row = row;
-    view->marked = row < view->apps.n ? mux_number(view->apps.app[row], "id") : -1;
+    remember_mark(view);
 }
 
 static bool list_apps(struct view *view)
@@ -470,7 +479,7 @@ static void mark(struct view *view, long by)
     long row = (long)view->row + by;
     row = row > last ? last : row;
     view->row = row < 0 ? 0 : (size_t)row;
-    view->marked = view->apps.n > 0 ? mux_number(view->apps.app[view->row], "id") : -1;
+    remember_mark(view);
 }
 
 static bool is_marked_paused(const struct view *view)
@@ -604,7 +613,7 @@ static void begin_colours(struct view *view)
 
 int mux_screen(const struct mux_options *options, struct mux_samples *samples)
 {
-    struct view view = {.options = *options, .samples = samples, .marked = -1};
+    struct view view = {.options = *options, .samples = samples, .marked = -1, .marked_gpu = -1};
     setlocale(LC_CTYPE, "");
     SCREEN *screen = newterm(NULL, stdout, stdin);
     if (!screen) {

@@ -61,7 +61,7 @@ says '^ -> sudo systemctl start gpumuxd'
 says '^One thing is wrong.$'
 doctor 1 env SIMCUDA_COMPUTE_MODE=3
 says '^compute mode WRONG GPU 0: EXCLUSIVE_PROCESS: only one process can use it'
-says '^ -> sudo nvidia-smi -i 0 -c DEFAULT$'
+says '^ -> sudo nvidia-smi -i GPU-[-0-9a-f]* -c DEFAULT$'
 says '^Several things are wrong.$'
 doctor 1 env SIMCUDA_NO=host-numa
 says '^host frames note GPU 0: pinned memory is registered: '

@@ -21,14 +21,15 @@ STARTED = time.time()
 
 
 def make_apps(n, gpus):
+    """n programs, and with FAKE_BOTH the first of them on GPU 1, too."""
     users = ["alice", "bob", "carol"]
     first = os.environ.get("FAKE_NAME", "train_0.py")
-    return [{"id": i, "pid": 1000 + i, "uid": 0, "user": users[i % 3], "name": f"train_{i}.py" if i else first, "gpu": i % gpus,
+    return [{"id": i, "pid": 1000 + i, "uid": 0, "user": users[i % 3], "name": f"train_{i}.py" if i else first, "gpu": gpu,
              "group": "", "state": "waiting", "resident_bytes": (i % 7) * GIB, "total_bytes": 8 * GIB,
              "device_bytes": (i % 7) * GIB, "run_s": 0.0, "wait_s": 0.0, "waiting_s": float(i), "level": 2,
              "class": "auto", "weight": 1, "share_percent": 100, "paused": False, "pause": "no", "cap_bytes": 0,
              "reason": "turn", "why": f"another app's slice is not over: app {(i + 1) % n} has the GPU"}
-            for i in range(n)]
+            for i, gpu in [(i, i % gpus) for i in range(n)] + [(0, 1)] * ("FAKE_BOTH" in os.environ)]
 
 
 def status(apps, gpus):

@@ -100,10 +100,26 @@ for where in "$port" "$dir/http"; do
 done
 "$ctl" metrics --unix="$dir/http" > "$dir/out" 2>&1
 [ $? = 1 ] && grep -q "cannot listen at $dir/http: Address already in use" "$dir/out" || fail "twice: $(cat "$dir/out")"
+python3 -c 'import socket, sys, time; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind(sys.argv[1]); s.listen(); time.sleep(60)' "$dir/packets" & pids="$pids $!" other=$!
+within [ -S "$dir/packets" ] || fail "no socket of packets"
+"$ctl" metrics --unix="$dir/packets" > "$dir/out" 2>&1
+[ $? = 1 ] && [ -S "$dir/packets" ] || fail "another's socket: $(cat "$dir/out")"
+kill "$other"
+
+# A daemon that hangs: who waits gets what the first one gets.
+sleep 1.1
+kill -STOP "$daemon"
+begun=$(date +%s)
+for n in 1 2 3; do python3 "$dir/get.py" "$port" GET /metrics > "$dir/got.$n" 2>&1 & pids="$pids $!" gets="${gets:-} $!"; done
+wait $gets || fail "a get failed: $(cat "$dir"/got.*)"
+[ $(($(date +%s) - begun)) -lt 12 ] || fail "three took $(($(date +%s) - begun)) s"
+for n in 1 2 3; do grep -qx 'gpumux_up 0' "$dir/got.$n" || fail "a daemon that hangs: $(cat "$dir/got.$n")"; done
+kill -CONT "$daemon"
 kill "$daemon" && wait "$daemon" 2> /dev/null
+sleep 1.1
 get "$port" GET /metrics && grep -qx 'gpumux_up 0' "$dir/got" || fail "without a daemon: $(cat "$dir/got")"
 "$ctl" metrics > "$dir/out" 2> "$dir/err"
-[ $? = 3 ] && [ ! -s "$dir/out" ] || fail "metrics without a daemon: $(cat "$dir/out" "$dir/err")"
+[ $? = 3 ] && grep -qx 'gpumux_up 0' "$dir/out" || fail "metrics without a daemon: $(cat "$dir/out" "$dir/err")"
 kill "$by_path" "$by_port"
 wait "$by_path" || fail "the one on the Unix socket ended with $?"
 wait "$by_port" || fail "the one on the port ended with $?"

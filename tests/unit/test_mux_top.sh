@@ -189,6 +189,20 @@ keys q
 shows '^ended with 0$'
 end_all
 
+# --- a program on two GPUs has a line for each ---
+export FAKE_BOTH=1
+serve 2 2
+unset FAKE_BOTH
+begin 80 24 TERM=screen-256color
+keys s s s s s s
+shows 'by pid'
+keys Home
+shows '^1000 train_0.py: '
+keys Down Down
+shows '^1001 train_1.py: '
+close_terminal
+end_all
+
 # --- eight GPUs: a line each; colours; a terminal of which nothing is known ---
 serve 40 8
 begin 80 24 TERM=screen-256color
