@@ -253,8 +253,10 @@ if command -v perl > /dev/null; then
     wire=$("$ctl" version | sed 's/.*(protocol \([0-9]*\))$/\1/')
     of=$(printf '%02x00' "$wire") # what a message's header says of that
     body="0100000000000000$me"00000000$none
+    versions="${of}${of}00000000" # that it speaks: this one
+    hello="b0000000${of}0100""0000000000000000$body$versions"
     what="a client of another protocol version"
-    client_is "the client speaks protocol version 99, this gpumuxd $wire" "a800000063000100""0000000000000000$body"
+    client_is "the client speaks protocol version 99, this gpumuxd $wire" "b000000063000100""0000000000000000${body}6300630000000000"
     what="an unknown message"
     client_is "unknown message type" "10000000${of}6300""0000000000000000"
     what="half a header"
@@ -264,10 +266,9 @@ if command -v perl > /dev/null; then
     what="an app's message before HELLO"
     client_is "bad message (WANT)" "18000000${of}0400""0000000000000000""0000000000000000"
     what="HELLO twice"
-    client_is "bad message (HELLO)" "a8000000${of}0100""0000000000000000$body" "a8000000${of}0100""0000000000000000$body"
+    client_is "bad message (HELLO): message not allowed in this state" "$hello" "$hello"
     what="a role that is none"
-    client_is "unknown role 7" "a8000000${of}0100""0000000000000000""07000000""00000000$me"00000000$none
-    hello="a8000000${of}0100""0000000000000000$body"
+    client_is "unknown role 7" "b0000000${of}0100""0000000000000000""07000000""00000000$me"00000000$none$versions
     what="an allocation with a flag that is none"
     client_is "an allocation that cannot be" "$hello" \
         "30000000${of}0200""0000000000000000""0100000000000000""0000000001000000""0000200000000000""00000000""02000000"

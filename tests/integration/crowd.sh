@@ -96,7 +96,7 @@ spawn leavers $stranger perl -MSocket -e '
         next if fork();
         socket(my $s, AF_UNIX, SOCK_SEQPACKET, 0) or die "socket: $!\n";
         connect($s, sockaddr_un($path)) or die "connect: $!\n";
-        send($s, pack("LSSLLLLa128x16", 168, $ARGV[3], 1, 0, 0, 1, 0, "leaver"), 0) or die "send: $!\n"; # HELLO
+        send($s, pack("LSSLLLLa128x16SSx4", 176, $ARGV[3], 1, 0, 0, 1, 0, "leaver", $ARGV[3], $ARGV[3]), 0) or die "send: $!\n"; # HELLO
         recv($s, my $got, 20000, 0);
         close($s);
         open(my $f, ">", "$there$$") or die "$there: $!\n";
@@ -119,7 +119,7 @@ spawn asker $stranger perl -MSocket -e '
     my ($path, $version) = @ARGV;
     socket(my $s, AF_UNIX, SOCK_SEQPACKET, 0) or die "socket: $!\n";
     connect($s, sockaddr_un($path)) or die "connect: $!\n";
-    send($s, pack("LSSLLLLa128x16", 168, $version, 1, 0, 0, 2, 0, "asker"), 0) or die "send: $!\n"; # HELLO
+    send($s, pack("LSSLLLLa128x16SSx4", 176, $version, 1, 0, 0, 2, 0, "asker", $version, $version), 0) or die "send: $!\n"; # HELLO
     for (1 .. 100) {
         send($s, pack("LSSLLLLa64", 88, $version, 38, 0, 0, 1, 0, "name$_"), 0) or die "send: $!\n"; # RESERVE
         recv($s, my $got, 20000, 0);

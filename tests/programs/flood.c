@@ -77,7 +77,7 @@ static bool join(struct peer *peer)
     *peer = (struct peer){.fd = connect_as(GM_ROLE_APP)};
     if (peer->fd < 0)
         return false;
-    if (gm_sock_receive(peer->fd, bytes, sizeof bytes, fds, &n_fds) <= 0 || n_fds != 2) {
+    if (gm_sock_receive(peer->fd, bytes, sizeof bytes, fds, &n_fds) <= 0 || n_fds < 2) {
         close(peer->fd);
         peer->fd = -1;
         return false;
@@ -86,8 +86,8 @@ static bool join(struct peer *peer)
     void *stat = mmap(NULL, sizeof *peer->stat, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
     peer->ctl = ctl == MAP_FAILED ? NULL : ctl;
     peer->stat = stat == MAP_FAILED ? NULL : stat;
-    close(fds[0]);
-    close(fds[1]);
+    while (n_fds > 0)
+        close(fds[--n_fds]);
     fcntl(peer->fd, F_SETFL, O_NONBLOCK);
     return peer->ctl && peer->stat;
 }

@@ -86,7 +86,7 @@ static int join(struct peer *peer)
         return 0;
     tell(peer, GM_MSG_HELLO, &hello, NULL, 0);
     if (peer->fd < 0 || gm_sock_receive(peer->fd, bytes, sizeof bytes, fds, &n_fds) <= 0 ||
-        n_fds != 2) {
+        n_fds < 2) {
         for (int i = 0; i < n_fds; i++)
             close(fds[i]);
         drop(peer);
@@ -99,8 +99,8 @@ static int join(struct peer *peer)
     peer->ctl = mmap(NULL, sizeof *peer->ctl, PROT_READ, MAP_SHARED, fds[0], 0);
     if (peer->ctl == MAP_FAILED)
         peer->ctl = NULL;
-    close(fds[0]);
-    close(fds[1]);
+    while (n_fds > 0)
+        close(fds[--n_fds]);
     return 1;
 }
 

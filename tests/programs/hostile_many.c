@@ -403,7 +403,7 @@ static void hear(struct connection *c, const struct gm_wire_header *header, cons
         memcpy(&number, body, sizeof number);
     switch (header->type) {
     case GM_MSG_WELCOME:
-        if (n_fds == 2 && !c->stat)
+        if (n_fds >= 2 && !c->stat)
             c->stat = mmap(NULL, GM_STAT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
         if (c->stat == MAP_FAILED)
             c->stat = NULL;

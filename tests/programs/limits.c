@@ -86,8 +86,8 @@ static void join(const struct gm_msg_hello *wishes)
         return;
     joined++;
     stat = mmap(NULL, sizeof *stat, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
-    close(fds[0]);
-    close(fds[1]);
+    while (n_fds > 0)
+        close(fds[--n_fds]);
     if (stat == MAP_FAILED)
         gone("no shared memory");
 }
