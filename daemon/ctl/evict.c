@@ -46,9 +46,12 @@ static bool leaves(const cJSON *apps, const cJSON *app, const struct gm_msg_set 
         return true;
     if (!*group)
         return false;
-    cJSON_ArrayForEach(other, apps) if (strcmp(mux_word(other, "group"), group) == 0 &&
-                                        mux_number(other, "uid") == mux_number(app, "uid") &&
-                                        is_meant(other, whose)) return true;
+    cJSON_ArrayForEach(other, apps)
+    {
+        if (strcmp(mux_word(other, "group"), group) == 0 &&
+            mux_number(other, "uid") == mux_number(app, "uid") && is_meant(other, whose))
+            return true;
+    }
     return false;
 }
 
