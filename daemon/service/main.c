@@ -24,13 +24,14 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "common/clock.h"
 #include "common/log.h"
+#include "common/notify.h"
 #include "common/standard.h"
 #include "common/text.h"
 #include "daemon/service/control.h"
 #include "daemon/engine/machine.h"
 #include "daemon/memory/files.h"
-#include "daemon/service/notify.h"
 #include "daemon/service/options_load.h"
 #include "daemon/service/past.h"
 #include "daemon/service/process.h"
@@ -78,6 +79,22 @@ static void stop_log_clock(struct log_clock *clock)
 {
     uv_close((uv_handle_t *)&clock->prepare, NULL);
     uv_close((uv_handle_t *)&clock->timer, NULL);
+}
+
+/* Tells the service manager that the loop goes round, where it wants to know: a daemon that hangs
+ * is ended, and started anew. */
+static void on_watchdog(uv_timer_t *timer)
+{
+    (void)timer;
+    gm_notify("WATCHDOG=1");
+}
+
+static void start_watchdog(uv_loop_t *loop, uv_timer_t *watchdog)
+{
+    const uint64_t within = gm_notify_watchdog();
+    uv_timer_init(loop, watchdog);
+    if (within > 0)
+        uv_timer_start(watchdog, on_watchdog, 0, within / 2 / GM_MS + 1);
 }
 
 #define GPU_LOST 1 /* what serve() returns when the daemon's CUDA context is lost */
@@ -281,6 +298,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     static struct gm_reload reload;
     struct signals signals = {.reload = &reload};
     struct log_clock log_clock;
+    uv_timer_t watchdog;
     struct gm_server *server = NULL;
     struct gm_sessions *sessions = NULL;
     struct gm_past *past = NULL;
@@ -346,6 +364,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
         return error;
     }
     start_log_clock(&loop, &log_clock);
+    start_watchdog(&loop, &watchdog);
     start_signals(&loop, &signals); /* a SIGTERM during a slow start stops the daemon after it */
     error = gm_server_claim(&server, &place, why, size);
     if (error)
@@ -410,6 +429,7 @@ no_record:
     gm_server_stop(server);
 no_claim:
     stop_signals(&signals);
+    uv_close((uv_handle_t *)&watchdog, NULL);
     stop_log_clock(&log_clock);
     uv_run(&loop, UV_RUN_DEFAULT); /* closes the handles that are left */
     if (uv_loop_close(&loop))

@@ -1,5 +1,5 @@
 /* sd_notify: see notify.h. */
-#include "daemon/service/notify.h"
+#include "common/notify.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "common/clock.h"
 
 int gm_notify(const char *lines)
 {
@@ -32,4 +34,24 @@ int gm_notify(const char *lines)
         error = -errno;
     close(fd);
     return error;
+}
+
+/* A number above 0 that fills the whole text; 0: it is none. */
+static uint64_t number_of(const char *text)
+{
+    char *end;
+    if (!text || text[0] < '0' || text[0] > '9')
+        return 0;
+    errno = 0;
+    const unsigned long long number = strtoull(text, &end, 10);
+    return errno == 0 && *end == '\0' ? number : 0;
+}
+
+uint64_t gm_notify_watchdog(void)
+{
+    const char *pid = getenv("WATCHDOG_PID"); /* of the process that it was meant for */
+    const uint64_t us = number_of(getenv("WATCHDOG_USEC"));
+    if ((pid && number_of(pid) != (uint64_t)getpid()) || us > UINT64_MAX / GM_US)
+        return 0;
+    return us * GM_US;
 }
