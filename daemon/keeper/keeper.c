@@ -29,11 +29,13 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/notify.h"
 #include "common/size.h"
 #include "common/standard.h"
 #include "daemon/keeper/held.h"
@@ -414,6 +416,7 @@ static bool harden(char *why, size_t size)
     prctl(PR_SET_DUMPABLE, 0); /* it holds memory of others */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
+    signal(SIGTTOU, SIG_IGN); /* with `stty tostop` a line to the terminal would stop it */
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
@@ -436,6 +439,7 @@ int main(int argc, char **argv)
     char why[256] = "";
     keeper.patience = 60 * GM_S;
     gm_open_standard(1);
+    syscall(SYS_close_range, 3, ~0u, 0); /* what it was started with may be of a daemon's driver */
     for (int i = 1; i < argc; i++) {
         const bool has_value = i + 1 < argc;
         if (strcmp(argv[i], "--socket") == 0 && has_value) {
@@ -463,6 +467,7 @@ int main(int argc, char **argv)
         gm_log(GM_LOG_ERROR, "cannot start: %s", *why ? why : strerror(errno));
         return 1;
     }
+    gm_notify("READY=1\nSTATUS=Holding memory for gpumuxd");
     serve();
     unlink(path);
     gm_log(GM_LOG_INFO, "ends, and %u descriptors with it", keeper.held.n);

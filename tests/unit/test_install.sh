@@ -14,11 +14,14 @@ fail() {
 # What is below the prefix; LIB is the folder of libraries. The profiler's library is there if it was built.
 sort > "$dir/list" << END
 $([ ! -f "$BUILD/profiler/libgpumux-profile.so" ] || echo LIB/libgpumux-profile.so)
+bin/gpumux-keeper
 bin/gpumuxd
 bin/mux-ctl
 include/gpumux.h
 LIB/libgpumux.so
+lib/systemd/system/gpumux-keeper.service
 lib/systemd/system/gpumuxd.service
+lib/systemd/user/gpumux-keeper.service
 lib/systemd/user/gpumuxd.service
 share/bash-completion/completions/mux-ctl
 share/doc/gpumux/gpumux.conf
@@ -26,28 +29,39 @@ share/fish/vendor_completions.d/mux-ctl.fish
 share/man/man1/mux-ctl.1
 share/man/man5/gpumux.conf.5
 share/man/man7/libgpumux.7
+share/man/man8/gpumux-keeper.8
 share/man/man8/gpumuxd.8
 $(cd "$SOURCE/profiles" && for file in *.profile; do [ ! -f "$file" ] || echo "share/gpumux/profiles/$file"; done)
 share/zsh/vendor-completions/_mux-ctl
 END
 sed -i '/^$/d' "$dir/list"
 
+# expect_unit STAGE PREFIX KIND PROGRAM: its unit starts what was installed, and systemd has nothing to say of it.
+expect_unit() {
+    unit=$1$2/lib/systemd/$3/$4.service
+    started=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$unit")
+    [ "$started" = "$2/bin/$4" ] || fail "$unit starts $started, and $2/bin/$4 was installed"
+    [ -x "$1$started" ] || fail "$unit starts $started, which cannot be executed"
+    ! grep -E '@[A-Z_]+@' "$unit" || fail "$unit is not filled in"
+    # What outlives the daemon needs its sockets.
+    ! grep -q '^KillMode=process$' "$unit" || grep -q '^RuntimeDirectoryPreserve=yes$' "$unit" ||
+        fail "$unit leaves MPS alive and takes its sockets away"
+    for page in $(sed -n 's/^Documentation=//p' "$unit" | tr ' ' '\n' | sed -n 's/^man:\(.*\)(\([0-9]\))$/man\2\/\1.\2/p'); do
+        [ -f "$1$2/share/man/$page" ] || fail "$unit names $page, which is not installed"
+    done
+    [ -z "$1" ] && command -v systemd-analyze > /dev/null || return 0
+    verify=--$3
+    [ "$3" = user ] || verify=--system
+    XDG_RUNTIME_DIR=$dir SYSTEMD_UNIT_PATH="$2/lib/systemd/$3:" systemd-analyze verify $verify --man=no "$unit" \
+        > "$dir/said" 2>&1 && ! grep -F "$4.service" "$dir/said" || fail "systemd says of $unit: $(cat "$dir/said")"
+}
+
 # expect STAGE PREFIX: below STAGE is that list, and each unit starts PREFIX/bin/gpumuxd.
 expect() {
     (cd "$1$2" && find . ! -type d) | sed -E 's,^\./,,; s,^lib[^ ]*/(libgpumux(-profile)?.so)$,LIB/\1,' | sort > "$dir/found"
     diff "$dir/list" "$dir/found" > "$dir/diff" || fail "below $1$2 (<: lacking, >: too much): $(cat "$dir/diff")"
     for kind in system user; do
-        unit=$1$2/lib/systemd/$kind/gpumuxd.service
-        started=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$unit")
-        [ "$started" = "$2/bin/gpumuxd" ] || fail "$unit starts $started, and $2/bin/gpumuxd was installed"
-        [ -x "$1$started" ] || fail "$unit starts $started, which cannot be executed"
-        ! grep -E '@[A-Z_]+@' "$unit" || fail "$unit is not filled in"
-        # What outlives the daemon needs its sockets.
-        ! grep -q '^KillMode=process$' "$unit" || grep -q '^RuntimeDirectoryPreserve=yes$' "$unit" ||
-            fail "$unit leaves MPS alive and takes its sockets away"
-        for page in $(sed -n 's/^Documentation=//p' "$unit" | tr ' ' '\n' | sed -n 's/^man:\(.*\)(\([0-9]\))$/man\2\/\1.\2/p'); do
-            [ -f "$1$2/share/man/$page" ] || fail "$unit names $page, which is not installed"
-        done
+        for program in gpumuxd gpumux-keeper; do expect_unit "$1" "$2" $kind $program; done
     done
     ! grep -r "$dir/stage" "$1$2/lib/systemd" || fail "DESTDIR got into a unit"
 }
