@@ -14,15 +14,12 @@
 #define PATIENCE_S 2
 #define ERRNO_MOST 4095u /* of the kernel */
 
-union control {
-    char bytes[CMSG_SPACE(sizeof(int) * GM_KEEPER_FDS)];
-    struct cmsghdr align;
-};
-
 void gm_keeper_close(struct gm_keeper *keeper)
 {
-    if (keeper->fd >= 0)
+    if (keeper->fd >= 0) {
+        shutdown(keeper->fd, SHUT_RDWR); /* whoever watches a copy of it sees that it has ended */
         close(keeper->fd);
+    }
     keeper->fd = -1;
 }
 
@@ -35,23 +32,12 @@ static int lose(struct gm_keeper *keeper)
 static bool ask(const struct gm_keeper *keeper, struct gm_keeper_message *message,
                 enum gm_keeper_type type, const int *fds, uint32_t n_fds)
 {
-    union control control;
-    struct iovec part = {message, GM_KEEPER_HEAD + message->count * sizeof message->items[0]};
-    struct msghdr head = {.msg_iov = &part, .msg_iovlen = 1};
+    struct gm_keeper_envelope envelope;
     message->version = GM_KEEPER_VERSION;
     message->type = (uint16_t)type;
     message->error = message->room = 0;
-    if (n_fds > 0) {
-        memset(&control, 0, sizeof control);
-        head.msg_control = control.bytes;
-        head.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
-        struct cmsghdr *files = CMSG_FIRSTHDR(&head);
-        files->cmsg_level = SOL_SOCKET;
-        files->cmsg_type = SCM_RIGHTS;
-        files->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
-        memcpy(CMSG_DATA(files), fds, sizeof(int) * n_fds);
-    }
-    return sendmsg(keeper->fd, &head, MSG_NOSIGNAL) == (ssize_t)part.iov_len;
+    const struct msghdr *head = gm_keeper_fill(&envelope, message, fds, n_fds);
+    return sendmsg(keeper->fd, head, MSG_NOSIGNAL) == (ssize_t)envelope.part.iov_len;
 }
 
 /* The answer of this type; false: it is none. *n_fds descriptors of it are the caller's in any
@@ -59,29 +45,19 @@ static bool ask(const struct gm_keeper *keeper, struct gm_keeper_message *messag
 static bool hear(struct gm_keeper *keeper, struct gm_keeper_message *message,
                  enum gm_keeper_type type, int fds[GM_KEEPER_FDS], uint32_t *n_fds, bool *has_lost)
 {
-    union control control;
-    struct iovec part = {message, sizeof *message};
-    struct msghdr head = {.msg_iov = &part,
-                          .msg_iovlen = 1,
-                          .msg_control = control.bytes,
-                          .msg_controllen = sizeof control.bytes};
+    struct gm_keeper_envelope envelope;
+    struct msghdr *head = gm_keeper_empty(&envelope, message);
     ssize_t length;
     *n_fds = 0;
     do
-        length = recvmsg(keeper->fd, &head, MSG_CMSG_CLOEXEC);
+        length = recvmsg(keeper->fd, head, MSG_CMSG_CLOEXEC);
     while (length < 0 && errno == EINTR);
     if (length < (ssize_t)GM_KEEPER_HEAD)
         return false;
-    for (struct cmsghdr *at = CMSG_FIRSTHDR(&head); at; at = CMSG_NXTHDR(&head, at)) {
-        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
-            continue;
-        const size_t bytes = at->cmsg_len - CMSG_LEN(0);
-        memcpy(fds + *n_fds, CMSG_DATA(at), bytes);
-        *n_fds += (uint32_t)(bytes / sizeof(int));
-    }
-    *has_lost = (head.msg_flags & MSG_CTRUNC) != 0;
+    *n_fds = gm_keeper_take_fds(&envelope, fds);
+    *has_lost = (head->msg_flags & MSG_CTRUNC) != 0;
     keeper->room = message->room;
-    return !(head.msg_flags & MSG_TRUNC) && message->version == GM_KEEPER_VERSION &&
+    return !(head->msg_flags & MSG_TRUNC) && message->version == GM_KEEPER_VERSION &&
            message->type == type && message->count <= GM_KEEPER_FDS &&
            (size_t)length == GM_KEEPER_HEAD + message->count * sizeof message->items[0] &&
            (type == GM_KEEPER_GIVE || message->count == 0);

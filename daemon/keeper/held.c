@@ -1,4 +1,4 @@
-/* What the keeper holds: see held.h. */
+/* A table of descriptors: see held.h. */
 #include "daemon/keeper/held.h"
 
 #include <stdlib.h>
@@ -39,6 +39,12 @@ int gm_held_fd(const struct gm_held *held, const struct gm_keeper_item *item)
     return slot ? slot->fd - 1 : -1;
 }
 
+uint64_t gm_held_id(const struct gm_held *held, const struct gm_keeper_item *item)
+{
+    const struct gm_held_slot *slot = find(held, item);
+    return slot ? slot->id : 0;
+}
+
 int gm_held_drop(struct gm_held *held, const struct gm_keeper_item *item)
 {
     const int fd = gm_held_fd(held, item);
@@ -71,4 +77,12 @@ int gm_held_next(const struct gm_held *held, const struct gm_keeper_item *key,
                     return at->fd - 1;
             }
     return -1;
+}
+
+void gm_held_free(struct gm_held *held)
+{
+    for (uint32_t kind = 0; kind < GM_KEEPER_KINDS; kind++)
+        for (uint32_t gpu = 0; gpu < GM_KEEPER_GPUS; gpu++)
+            free(held->rows[kind][gpu].slots);
+    *held = (struct gm_held){0};
 }

@@ -1,5 +1,6 @@
 /*
- * What the keeper holds: descriptors by key. Called by keeper.c, which closes them; calls nobody.
+ * A table of descriptors by key: what the keeper holds, and what a daemon has it hold. Called by
+ * keeper.c and memory/kept.c, which close them; calls nobody.
  */
 #ifndef GM_DAEMON_KEEPER_HELD_H
 #define GM_DAEMON_KEEPER_HELD_H
@@ -29,11 +30,15 @@ bool gm_held_reserve(struct gm_held *held, const struct gm_keeper_item *item);
 void gm_held_put(struct gm_held *held, const struct gm_keeper_item *item, int fd);
 /* Its descriptor, which stays the keeper's; -1: it is not held. */
 int gm_held_fd(const struct gm_held *held, const struct gm_keeper_item *item);
+/* The id that came with it; 0: it is not held. */
+uint64_t gm_held_id(const struct gm_held *held, const struct gm_keeper_item *item);
 /* Hold it no more. Returns its descriptor; -1: it is not held. */
 int gm_held_drop(struct gm_held *held, const struct gm_keeper_item *item);
 /* The next one behind `key`; NULL: the first. Returns its descriptor, which stays the keeper's, and
  * sets *item; -1: there is none. */
 int gm_held_next(const struct gm_held *held, const struct gm_keeper_item *key,
                  struct gm_keeper_item *item);
+/* Free the table; its descriptors are not closed. */
+void gm_held_free(struct gm_held *held);
 
 #endif

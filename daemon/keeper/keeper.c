@@ -103,25 +103,11 @@ static void close_connection(int fd)
  */
 static bool answer(int fd, struct gm_keeper_message *message, const int *fds, uint32_t n_fds)
 {
-    union {
-        char bytes[CMSG_SPACE(sizeof(int) * GM_KEEPER_FDS)];
-        struct cmsghdr align;
-    } control;
-    struct iovec part = {message, GM_KEEPER_HEAD + message->count * sizeof(struct gm_keeper_item)};
-    struct msghdr head = {.msg_iov = &part, .msg_iovlen = 1};
-    if (n_fds > 0) {
-        memset(&control, 0, sizeof control);
-        head.msg_control = control.bytes;
-        head.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
-        struct cmsghdr *files = CMSG_FIRSTHDR(&head);
-        files->cmsg_level = SOL_SOCKET;
-        files->cmsg_type = SCM_RIGHTS;
-        files->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
-        memcpy(CMSG_DATA(files), fds, sizeof(int) * n_fds);
-    }
+    struct gm_keeper_envelope envelope;
     message->version = GM_KEEPER_VERSION;
     message->room = keeper.held.most - keeper.held.n;
-    return sendmsg(fd, &head, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+    return sendmsg(fd, gm_keeper_fill(&envelope, message, fds, n_fds),
+                   MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
 }
 
 static bool answer_plain(int fd, enum gm_keeper_type type, int error)
@@ -243,40 +229,20 @@ static bool obey(int fd, const struct gm_keeper_message *message, int *fds, uint
     }
 }
 
-static uint32_t take_fds(struct msghdr *head, int fds[GM_KEEPER_FDS])
-{
-    uint32_t n = 0;
-    for (struct cmsghdr *at = CMSG_FIRSTHDR(head); at; at = CMSG_NXTHDR(head, at)) {
-        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
-            continue;
-        const size_t bytes = at->cmsg_len - CMSG_LEN(0);
-        memcpy(fds + n, CMSG_DATA(at), bytes);
-        n += (uint32_t)(bytes / sizeof(int));
-    }
-    return n;
-}
-
 static void on_connection(int fd)
 {
     static struct gm_keeper_message message;
-    union {
-        char bytes[CMSG_SPACE(sizeof(int) * GM_KEEPER_FDS)];
-        struct cmsghdr align;
-    } control;
+    struct gm_keeper_envelope envelope;
+    struct msghdr *head = gm_keeper_empty(&envelope, &message);
     int fds[GM_KEEPER_FDS];
-    struct iovec part = {&message, sizeof message};
-    struct msghdr head = {.msg_iov = &part,
-                          .msg_iovlen = 1,
-                          .msg_control = control.bytes,
-                          .msg_controllen = sizeof control.bytes};
     if (fd < 0)
         return; /* it was closed in this round */
-    const ssize_t length = recvmsg(fd, &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const ssize_t length = recvmsg(fd, head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (length < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    const uint32_t n_fds = length > 0 ? take_fds(&head, fds) : 0;
-    const bool has_lost = length > 0 && (head.msg_flags & MSG_CTRUNC); /* no files left */
-    const bool is_whole = length > 0 && !(head.msg_flags & MSG_TRUNC) &&
+    const uint32_t n_fds = length > 0 ? gm_keeper_take_fds(&envelope, fds) : 0;
+    const bool has_lost = length > 0 && (head->msg_flags & MSG_CTRUNC); /* no files left */
+    const bool is_whole = length > 0 && !(head->msg_flags & MSG_TRUNC) &&
                           is_legal(&message, (size_t)length, n_fds, fd == keeper.daemon) &&
                           (message.type != GM_KEEPER_PUT || has_lost || n_fds == message.count);
     if (!is_whole) {

@@ -22,6 +22,9 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 
 #define GM_KEEPER_VERSION 1u
 #define GM_KEEPER_FDS 253u /* SCM_MAX_FD: the kernel sends no more at once */
@@ -59,5 +62,65 @@ struct gm_keeper_message {
     struct gm_keeper_item items[GM_KEEPER_FDS];
 };
 #define GM_KEEPER_HEAD offsetof(struct gm_keeper_message, items)
+
+/* A message with its descriptors, as the kernel takes and gives it. */
+struct gm_keeper_envelope {
+    struct iovec part;
+    struct msghdr head;
+    union {
+        char bytes[CMSG_SPACE(sizeof(int) * GM_KEEPER_FDS)];
+        struct cmsghdr align;
+    } control;
+};
+
+/* For sendmsg; with these descriptors. */
+static inline const struct msghdr *gm_keeper_fill(struct gm_keeper_envelope *envelope,
+                                                  struct gm_keeper_message *message, const int *fds,
+                                                  uint32_t n_fds)
+{
+    memset(envelope, 0, sizeof *envelope);
+    envelope->part.iov_base = message;
+    envelope->part.iov_len = GM_KEEPER_HEAD + message->count * sizeof message->items[0];
+    envelope->head.msg_iov = &envelope->part;
+    envelope->head.msg_iovlen = 1;
+    if (n_fds == 0)
+        return &envelope->head;
+    envelope->head.msg_control = envelope->control.bytes;
+    envelope->head.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+    struct cmsghdr *files = CMSG_FIRSTHDR(&envelope->head);
+    files->cmsg_level = SOL_SOCKET;
+    files->cmsg_type = SCM_RIGHTS;
+    files->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
+    memcpy(CMSG_DATA(files), fds, sizeof(int) * n_fds);
+    return &envelope->head;
+}
+
+/* For recvmsg. */
+static inline struct msghdr *gm_keeper_empty(struct gm_keeper_envelope *envelope,
+                                             struct gm_keeper_message *message)
+{
+    envelope->part = (struct iovec){message, sizeof *message};
+    envelope->head = (struct msghdr){.msg_iov = &envelope->part,
+                                     .msg_iovlen = 1,
+                                     .msg_control = envelope->control.bytes,
+                                     .msg_controllen = sizeof envelope->control.bytes};
+    return &envelope->head;
+}
+
+/* The descriptors that came, which are the caller's. How many. */
+static inline uint32_t gm_keeper_take_fds(struct gm_keeper_envelope *envelope,
+                                          int fds[GM_KEEPER_FDS])
+{
+    struct msghdr *head = &envelope->head;
+    uint32_t n = 0;
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(head); at; at = CMSG_NXTHDR(head, at)) {
+        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
+            continue;
+        const size_t bytes = at->cmsg_len - CMSG_LEN(0);
+        memcpy(fds + n, CMSG_DATA(at), bytes);
+        n += (uint32_t)(bytes / sizeof(int));
+    }
+    return n;
+}
 
 #endif

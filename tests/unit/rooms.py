@@ -33,7 +33,7 @@ ROOMS = {
     "shim/entry": "driver gate link tables map observe memory handlers include",
 
     "daemon/core": "",                               # pure: test_deps.sh and test_core_pure.sh say what else that means
-    "daemon/memory": "",                             # frames, host memory, paged, disk, CUDA
+    "daemon/memory": "keeper",                       # frames, host memory, paged, disk, CUDA
     "daemon/engine/state": "core memory",            # what the others share: the state, the marks for the next round, groups
     "daemon/engine/act": "core memory engine/state", # carries out: sends, maps, copies, asks the driver and the kernel
     "daemon/engine/step": "core memory engine/state engine/act", # decides: see NAMES

@@ -27,6 +27,7 @@ struct gm_engine;
 struct gm_event;
 struct gm_host;
 struct gm_journal;
+struct gm_kept;
 struct gm_rules;
 struct gm_session;
 struct gm_sched_policy;
@@ -82,6 +83,7 @@ struct gm_engine_config {
     struct gm_engine_rejoin rejoin;
     struct gm_engine_outlet outlet;
     struct gm_host *host;    /* host.h: for all GPUs */
+    struct gm_kept *kept;    /* memory/kept.h: what outlives the daemon; NULL: nothing does */
     int gpu;                 /* CUDA ordinal of the GPU to share */
     uint32_t engines;        /* of the daemon, which share what is for all of them; 0: this one */
     uint32_t index;          /* of the engine among the daemon's, by which programs know the GPU */

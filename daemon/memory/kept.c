@@ -1,0 +1,218 @@
+/* What must outlive the daemon: see kept.h. */
+#include "daemon/memory/kept.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "daemon/keeper/client.h"
+#include "daemon/keeper/held.h"
+
+struct gm_kept {
+    struct gm_keeper keeper;
+    struct gm_held put;   /* descriptors of their owners */
+    struct gm_held taken; /* ... that nobody has claimed: this table's */
+};
+
+/* Many items, told in as few messages as they fit in. */
+struct batch {
+    struct gm_keeper_item items[GM_KEEPER_FDS];
+    int fds[GM_KEEPER_FDS];
+    uint32_t n;
+};
+
+static struct gm_keeper_item key_of(enum gm_kept_kind kind, uint32_t gpu, uint32_t slot)
+{
+    const uint8_t none = GM_KEEPER_GPUS; /* is no key, as what is too large for one */
+    return (struct gm_keeper_item){
+        .kind = (uint8_t)kind, .gpu = gpu < none ? (uint8_t)gpu : none, .slot = slot};
+}
+
+int gm_kept_open(struct gm_kept **kept)
+{
+    *kept = calloc(1, sizeof **kept);
+    if (!*kept)
+        return -ENOMEM;
+    (*kept)->keeper.fd = -1;
+    return 0;
+}
+
+/* Close what nobody has claimed; and have the keeper do so, too? */
+static void clear_taken(struct gm_kept *kept, bool is_dropped)
+{
+    struct gm_keeper_item item, items[GM_KEEPER_FDS];
+    const struct gm_keeper_item *behind = NULL;
+    uint32_t n = 0;
+    for (; gm_held_next(&kept->taken, behind, &item) >= 0; behind = &item) {
+        close(gm_held_drop(&kept->taken, &item));
+        if (!is_dropped)
+            continue;
+        items[n++] = item;
+        if (n == GM_KEEPER_FDS) {
+            gm_keeper_drop(&kept->keeper, items, n);
+            n = 0;
+        }
+    }
+    if (n > 0)
+        gm_keeper_drop(&kept->keeper, items, n);
+}
+
+void gm_kept_close(struct gm_kept *kept)
+{
+    if (!kept)
+        return;
+    gm_kept_disconnect(kept);
+    clear_taken(kept, false);
+    gm_held_free(&kept->put);
+    gm_held_free(&kept->taken);
+    free(kept);
+}
+
+static int put_batch(struct gm_kept *kept, struct batch *batch)
+{
+    const uint32_t n = batch->n;
+    batch->n = 0;
+    return n > 0 ? gm_keeper_put(&kept->keeper, batch->items, batch->fds, n) : 0;
+}
+
+int gm_kept_connect(struct gm_kept *kept, const char *path)
+{
+    struct gm_keeper_item item;
+    struct batch batch = {.n = 0};
+    gm_kept_disconnect(kept);
+    int error = gm_keeper_open(&kept->keeper, path);
+    int fd = error == 0 ? gm_held_next(&kept->put, NULL, &item) : -1;
+    for (; fd >= 0 && error == 0; fd = gm_held_next(&kept->put, &item, &item)) {
+        batch.items[batch.n] = item;
+        batch.fds[batch.n++] = fd;
+        if (batch.n == GM_KEEPER_FDS)
+            error = put_batch(kept, &batch);
+    }
+    if (error == 0)
+        error = put_batch(kept, &batch);
+    if (error)
+        gm_kept_disconnect(kept);
+    return error;
+}
+
+int gm_kept_take(struct gm_kept *kept)
+{
+    struct gm_keeper_item items[GM_KEEPER_FDS], last;
+    int fds[GM_KEEPER_FDS], n = 0, error = 0;
+    const struct gm_keeper_item *behind = NULL;
+    clear_taken(kept, false);
+    while (error == 0 && (n = gm_keeper_take(&kept->keeper, behind, items, fds)) > 0) {
+        for (int i = 0; i < n; i++) {
+            if (error == 0 && !gm_held_reserve(&kept->taken, &items[i]))
+                error = -ENOMEM;
+            if (error == 0 && gm_held_fd(&kept->put, &items[i]) < 0)
+                gm_held_put(&kept->taken, &items[i], fds[i]);
+            else
+                close(fds[i]);
+        }
+        last = items[n - 1];
+        behind = &last;
+    }
+    if (error == 0 && n < 0)
+        error = n;
+    if (error)
+        clear_taken(kept, false);
+    return error;
+}
+
+bool gm_kept_is_connected(const struct gm_kept *kept)
+{
+    return kept && kept->keeper.fd >= 0;
+}
+
+int gm_kept_watch(const struct gm_kept *kept)
+{
+    if (!gm_kept_is_connected(kept))
+        return -ENOTCONN;
+    const int fd = fcntl(kept->keeper.fd, F_DUPFD_CLOEXEC, 0);
+    return fd >= 0 ? fd : -errno;
+}
+
+void gm_kept_disconnect(struct gm_kept *kept)
+{
+    if (kept)
+        gm_keeper_close(&kept->keeper);
+}
+
+void gm_kept_end(struct gm_kept *kept)
+{
+    if (kept)
+        gm_keeper_end(&kept->keeper);
+}
+
+/* What a daemon before had there is nobody's. A keeper that was lost right now is told by
+ * gm_kept_connect. */
+int gm_kept_put(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint32_t slot,
+                uint64_t id, int fd)
+{
+    struct gm_keeper_item item = key_of(kind, gpu, slot);
+    item.id = id;
+    if (!kept)
+        return 0;
+    if (!gm_held_is_key(&item))
+        return -ERANGE;
+    const int before = gm_held_drop(&kept->taken, &item);
+    if (before >= 0)
+        close(before);
+    gm_held_drop(&kept->put, &item);
+    int error = gm_held_reserve(&kept->put, &item) ? 0 : -ENOMEM;
+    if (error == 0 && kept->keeper.fd >= 0)
+        error = gm_keeper_put(&kept->keeper, &item, &fd, 1);
+    if (error == 0 || error == -ENOTCONN) {
+        gm_held_put(&kept->put, &item, fd);
+        return 0;
+    }
+    gm_keeper_drop(&kept->keeper, &item, 1);
+    return error;
+}
+
+void gm_kept_drop(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint32_t slot)
+{
+    const struct gm_keeper_item item = key_of(kind, gpu, slot);
+    if (kept && gm_held_is_key(&item) && gm_held_drop(&kept->put, &item) >= 0)
+        gm_keeper_drop(&kept->keeper, &item, 1);
+}
+
+uint32_t gm_kept_room(const struct gm_kept *kept)
+{
+    return gm_kept_is_connected(kept) ? kept->keeper.room : UINT32_MAX;
+}
+
+int gm_kept_claim(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint32_t slot,
+                  uint64_t *id)
+{
+    struct gm_keeper_item item = key_of(kind, gpu, slot);
+    if (!kept || !gm_held_is_key(&item) || gm_held_fd(&kept->taken, &item) < 0 ||
+        !gm_held_reserve(&kept->put, &item))
+        return -1;
+    item.id = *id = gm_held_id(&kept->taken, &item);
+    const int fd = gm_held_drop(&kept->taken, &item);
+    gm_held_drop(&kept->put, &item);
+    gm_held_put(&kept->put, &item, fd);
+    return fd;
+}
+
+uint32_t gm_kept_next(const struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu,
+                      uint32_t after)
+{
+    /* GM_NONE is one less than 0. */
+    const struct gm_keeper_item behind = key_of(kind, gpu, after);
+    struct gm_keeper_item item;
+    if (!kept || behind.kind >= GM_KEEPER_KINDS || behind.gpu >= GM_KEEPER_GPUS ||
+        gm_held_next(&kept->taken, &behind, &item) < 0 || item.kind != behind.kind ||
+        item.gpu != behind.gpu)
+        return GM_NONE;
+    return item.slot;
+}
+
+void gm_kept_settle(struct gm_kept *kept)
+{
+    if (kept)
+        clear_taken(kept, true);
+}
