@@ -17,5 +17,6 @@ out=$(cd "${1:-$root/build-deb}" && pwd)
 gm_configure "$out" -DGM_TESTS=OFF -DGM_PACKAGE=ON -DCMAKE_INSTALL_PREFIX=/usr && gm_build "$out" ||
     gm_die "the build failed (see $out.log)"
 rm -f "$out"/*.deb
-(cd "$out" && umask 022 && cpack) >> "$out.log" 2>&1 || { tail -n 20 "$out.log" >&2; gm_die "cpack failed (see $out.log)"; }
+umask 022
+gm_progress "cpack" "$out.log" cpack --config "$out/CPackConfig.cmake" -B "$out" || { tail -n 20 "$out.log" >&2; gm_die "cpack failed (see $out.log)"; }
 for gm_package in "$out"/*.deb; do echo "setup: made $gm_package"; done

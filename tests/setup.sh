@@ -30,6 +30,40 @@ gm_has_cc() {
     gm_has cc && printf '#include <stdlib.h>\n' | cc -E -o /dev/null -x c - 2> /dev/null
 }
 
+# gm_progress WHAT LOG COMMAND...: the command; its output is added to LOG ("": it stays). If it takes more than two seconds
+# a terminal shows what is done, for how long, and the last line of LOG. Elsewhere it is quiet.
+gm_progress() {
+    gm_what=$1
+    gm_file=$2
+    shift 2
+    gm_ticker=
+    if [ -t 2 ]; then
+        ( # it ends with this shell, too
+            gm_s=2
+            sleep 2
+            while kill -0 $$ 2> /dev/null; do
+                gm_said=$([ -z "$gm_file" ] || tail -n 1 "$gm_file" 2> /dev/null | cut -c 1-50)
+                printf '\r\033[K  %s ... %s s  %s' "$gm_what" "$gm_s" "$gm_said" >&2
+                sleep 1
+                gm_s=$((gm_s + 1))
+            done
+        ) &
+        gm_ticker=$!
+    fi
+    gm_code=0
+    if [ -n "$gm_file" ]; then
+        "$@" >> "$gm_file" 2>&1 || gm_code=$?
+    else
+        "$@" || gm_code=$?
+    fi
+    if [ -n "$gm_ticker" ]; then
+        kill "$gm_ticker" 2> /dev/null
+        wait "$gm_ticker" 2> /dev/null
+        printf '\r\033[K' >&2
+    fi
+    return "$gm_code"
+}
+
 # Run as root: directly, or through sudo.
 gm_as_root() {
     if [ "$(id -u)" = 0 ]; then
@@ -48,13 +82,15 @@ gm_apt() {
     echo "setup: installing $*"
     mkdir -p "$root/build"
     gm_log=$root/build/setup.log
+    gm_as_root true # sudo asks for its password before anything is shown
     if [ -z "${gm_updated:-}" ]; then
-        gm_as_root apt-get -q -o DPkg::Lock::Timeout=300 update > "$gm_log" 2>&1 ||
+        : > "$gm_log"
+        gm_progress "apt-get update" "$gm_log" gm_as_root apt-get -q -o DPkg::Lock::Timeout=300 update ||
             { tail -n 20 "$gm_log" >&2; gm_die "apt-get update failed"; }
         gm_updated=1
     fi
-    gm_as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
-        install --no-install-recommends "$@" >> "$gm_log" 2>&1 ||
+    gm_progress "apt-get install" "$gm_log" gm_as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" ||
         { tail -n 20 "$gm_log" >&2; gm_die "apt-get could not install: $* (Ubuntu has some of them in its component universe)"; }
 }
 
@@ -74,7 +110,7 @@ gm_find_cuda() {
 gm_fetch_cuda() {
     gm_has python3 && python3 -m pip --version > /dev/null 2>&1 || gm_apt python3 python3-pip ca-certificates
     echo "setup: fetching the CUDA 13.0 headers from PyPI into build/cuda"
-    PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-compile \
+    gm_progress "pip install" "" env PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-compile \
         --only-binary=:all: --upgrade --target "$root/build/cuda" 'cuda-toolkit[cudart,profiler]==13.0.*' ||
         gm_die "pip could not fetch cuda-toolkit[cudart,profiler] 13.0: install the CUDA 13 toolkit by hand"
     gm_find_cuda || gm_die "the wheels of cuda-toolkit 13.0 hold no cudaTypedefs.h"
@@ -87,7 +123,7 @@ gm_fetch_cupti() {
     done
     gm_has python3 && python3 -m pip --version > /dev/null 2>&1 || gm_apt python3 python3-pip ca-certificates
     echo "setup: fetching the CUPTI 13.0 headers from PyPI into build/cuda"
-    PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-compile --no-deps \
+    gm_progress "pip install" "" env PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-compile --no-deps \
         --only-binary=:all: --upgrade --target "$root/build/cuda" 'nvidia-cuda-cupti==13.0.*' ||
         gm_die "pip could not fetch nvidia-cuda-cupti 13.0"
     [ -f "$root/build/cuda/nvidia/cu13/include/cupti_callbacks.h" ] ||
@@ -98,7 +134,7 @@ gm_fetch_cupti() {
 gm_fetch_sanitizer() {
     gm_has python3 && python3 -m pip --version > /dev/null 2>&1 || gm_apt python3 python3-pip ca-certificates
     echo "setup: fetching the Compute Sanitizer API from PyPI into build/cuda"
-    PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-compile --no-deps \
+    gm_progress "pip install" "" env PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-compile --no-deps \
         --only-binary=:all: --upgrade --target "$root/build/cuda" 'nvidia-cuda-sanitizer-api==13.5.25' ||
         gm_die "pip could not fetch nvidia-cuda-sanitizer-api 13.5.25"
     [ -f "$root/build/cuda/nvidia/cu13/compute-sanitizer/include/sanitizer.h" ] ||
@@ -130,21 +166,18 @@ gm_configure() {
     if [ ! -f "$gm_dir/CMakeCache.txt" ] && gm_has ninja; then
         set -- -G Ninja "$@"
     fi
-    cmake -S "$root" -B "$gm_dir" "-DGM_CUDA_INCLUDE=$gm_cuda" "-DGM_WERROR=${GM_WERROR:-OFF}" -DGM_TESTS=ON "$@" > "$gm_dir.log" 2>&1 ||
+    : > "$gm_dir.log"
+    gm_progress "cmake" "$gm_dir.log" \
+        cmake -S "$root" -B "$gm_dir" "-DGM_CUDA_INCLUDE=$gm_cuda" "-DGM_WERROR=${GM_WERROR:-OFF}" -DGM_TESTS=ON "$@" ||
         { cat "$gm_dir.log" >&2; return 1; }
 }
 
-# gm_build DIR: on all cores. It says every 15 s how far it is. The end of the log is printed when it fails.
+# gm_build DIR [TARGET...]: on all cores; without targets, all. The end of the log is printed when it fails.
 gm_build() {
-    cmake --build "$1" --parallel "$(nproc)" >> "$1.log" 2>&1 &
-    gm_building=$!
-    gm_waited=0
-    while kill -0 "$gm_building" 2> /dev/null; do
-        sleep 1
-        gm_waited=$((gm_waited + 1))
-        [ $((gm_waited % 15)) != 0 ] || echo "   ... $(tail -n 1 "$1.log" | cut -c 1-100)"
-    done
-    wait "$gm_building" || { tail -n 60 "$1.log" >&2; return 1; }
+    gm_dir=$1
+    shift
+    gm_progress "builds" "$gm_dir.log" cmake --build "$gm_dir" --parallel "$(nproc)" ${1:+--target "$@"} ||
+        { tail -n 60 "$gm_dir.log" >&2; return 1; }
 }
 
 # Debian's -dev package has no libcjson.a: build one from the distribution's own source package, fetched with a
