@@ -3,6 +3,11 @@
  * socket. One thread; a request takes as long as the daemon takes to answer, 5 s at most. All
  * requests that wait meanwhile, or come within a second, get that answer. A daemon that is down is
  * a metric, gpumux_up 0. Called by metrics.c.
+ *
+ * Any program of this machine may connect, and trickle its request, or not read the answer. All
+ * come from one address, so a limit for each would not tell them apart. A connection is for one
+ * request, and when many are open, who is there longest makes room for who comes: who asks at once
+ * is answered at once.
  */
 #include "daemon/ctl/metrics.h"
 
@@ -14,6 +19,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -21,7 +27,9 @@
 
 #include "common/clock.h"
 
-#define CONNECTIONS 16u
+#define CONNECTIONS 16u /* a new one beyond these ends the oldest */
+/* Those that are ended go a moment later, and others come meanwhile: as many again may. */
+#define CONNECTIONS_MOST (2 * CONNECTIONS)
 #define FRESH_NS GM_S
 #define SILENCE_S 10u /* a connection that says nothing for so long is closed */
 
@@ -33,6 +41,7 @@ static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status
     if (!response)
         return MHD_NO;
     MHD_add_response_header(response, "Content-Type", type);
+    MHD_add_response_header(response, "Connection", "close");
     const enum MHD_Result result = MHD_queue_response(connection, status, response);
     MHD_destroy_response(response);
     return result;
@@ -84,6 +93,51 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     if (strcmp(url, "/metrics") != 0)
         return answer(connection, MHD_HTTP_NOT_FOUND, "text/plain", none, strlen(none));
     return send_metrics(arg, connection);
+}
+
+/* Open connections, oldest first. All of this is the server's thread's. */
+struct open {
+    TAILQ_ENTRY(open) link;
+    int fd;
+};
+static TAILQ_HEAD(opens, open) opens = TAILQ_HEAD_INITIALIZER(opens);
+static unsigned n_open;
+
+static void on_connection(void *arg, struct MHD_Connection *connection, void **state,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    (void)arg;
+    struct open *open = *state;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        open = malloc(sizeof *open);
+        *state = open;
+        if (!open || !info) { /* nobody could end it later */
+            if (info)
+                shutdown(info->connect_fd, SHUT_RDWR);
+            free(open);
+            *state = NULL;
+            return;
+        }
+        open->fd = info->connect_fd;
+        if (n_open == CONNECTIONS) {
+            struct open *oldest = TAILQ_FIRST(&opens);
+            shutdown(oldest->fd, SHUT_RDWR);
+            TAILQ_REMOVE(&opens, oldest, link);
+            oldest->fd = -1;
+            n_open--;
+        }
+        TAILQ_INSERT_TAIL(&opens, open, link);
+        n_open++;
+    } else if (open) {
+        if (open->fd >= 0) {
+            TAILQ_REMOVE(&opens, open, link);
+            n_open--;
+        }
+        free(open);
+        *state = NULL;
+    }
 }
 
 /* A socket that listens, or -1 after one line. */
@@ -141,7 +195,8 @@ int mux_serve_metrics(const struct mux_options *options)
     struct MHD_Daemon *server =
         MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, on_request,
                          (void *)options, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                         CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, SILENCE_S, MHD_OPTION_END);
+                         CONNECTIONS_MOST, MHD_OPTION_CONNECTION_TIMEOUT, SILENCE_S,
+                         MHD_OPTION_NOTIFY_CONNECTION, on_connection, NULL, MHD_OPTION_END);
     if (!server) {
         mux_complain("metrics: the server does not start");
         close(fd);

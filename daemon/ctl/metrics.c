@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { GAUGE, COUNTER };
-static const char *const kinds[] = {[GAUGE] = "gauge", [COUNTER] = "counter"};
+enum kind { GAUGE, COUNTER, HISTOGRAM };
+static const char *const kinds[] = {
+    [GAUGE] = "gauge", [COUNTER] = "counter", [HISTOGRAM] = "histogram"};
 
 struct metric {
     const char *name, *help;
@@ -118,6 +119,7 @@ static const struct metric gpu_metrics[] = {
     {"gpumux_gpu_used_bytes", "Memory of programs on the GPU.", GAUGE, "used_bytes", ""},
     {"gpumux_gpu_committed_bytes", "What all programs have allocated.", GAUGE, "committed_bytes",
      ""},
+    {"gpumux_gpu_device_total_bytes", "Memory of the device.", GAUGE, "device_total_bytes", ""},
     {"gpumux_gpu_device_free_bytes", "What is free on the device.", GAUGE, "device_free_bytes", ""},
     {"gpumux_switches_total", "How often a program got its turn.", COUNTER, "switches", ""},
     {"gpumux_link_bytes_total", "What was moved over the link.", COUNTER, "bytes_in",
@@ -139,6 +141,17 @@ static const struct metric tier_metrics[] = {
     {"gpumux_tier_limit_bytes", NULL, GAUGE, "disk_cap_bytes", ",tier=\"disk\""},
 };
 
+static const struct metric moved_metrics[] = {
+    {"gpumux_tier_moved_bytes_total", "What was moved below the GPU, to and from pinned memory.",
+     COUNTER, "pinned_to_paged_bytes", ",from=\"pinned\",to=\"paged\""},
+    {"gpumux_tier_moved_bytes_total", NULL, COUNTER, "paged_to_pinned_bytes",
+     ",from=\"paged\",to=\"pinned\""},
+    {"gpumux_tier_moved_bytes_total", NULL, COUNTER, "pinned_to_disk_bytes",
+     ",from=\"pinned\",to=\"disk\""},
+    {"gpumux_tier_moved_bytes_total", NULL, COUNTER, "disk_to_pinned_bytes",
+     ",from=\"disk\",to=\"pinned\""},
+};
+
 static const struct metric app_metrics[] = {
     {"gpumux_app_gpu_seconds_total", "Time that the program had the GPU.", COUNTER, "run_s", ""},
     {"gpumux_app_wait_seconds_total", "Time that the program waited for the GPU.", COUNTER,
@@ -151,6 +164,8 @@ static const struct metric app_metrics[] = {
     {"gpumux_app_on_host_bytes", "What it reads over the link while it runs.", GAUGE,
      "on_host_bytes", ""},
     {"gpumux_app_switches_total", "How often the program got its turn.", COUNTER, "switches", ""},
+    {"gpumux_app_parks_total", "How often its kernels were stopped where they are.", COUNTER,
+     "parks", ""},
     {"gpumux_app_refused_allocations_total", "Its allocations that were refused.", COUNTER,
      "refused_allocs", ""},
 };
@@ -177,6 +192,13 @@ static void put_apps(FILE *file, const cJSON *apps, const struct mux_place *plac
     }
 }
 
+/* The name and the labels that samples of a GPU have, without the bracket that ends them. */
+static void put_gpu(FILE *file, const char *name, const char *suffix, const cJSON *gpu)
+{
+    fprintf(file, "%s%s{gpu=\"%.0f\"", name, suffix, mux_number(gpu, "index"));
+    put_label(file, ",uuid", mux_word(gpu, "uuid"));
+}
+
 static void put_gpus(FILE *file, const cJSON *gpus, const struct metric *metrics, size_t n,
                      const char *part)
 {
@@ -186,12 +208,49 @@ static void put_gpus(FILE *file, const cJSON *gpus, const struct metric *metrics
             put_head(file, &metrics[i]);
         cJSON_ArrayForEach(gpu, gpus)
         {
-            fprintf(file, "%s{gpu=\"%.0f\"", metrics[i].name, mux_number(gpu, "index"));
-            put_label(file, ",uuid", mux_word(gpu, "uuid"));
+            put_gpu(file, metrics[i].name, "", gpu);
             fprintf(file, "%s}", metrics[i].label);
             put_value(file, mux_number(part ? cJSON_GetObjectItemCaseSensitive(gpu, part) : gpu,
                                        metrics[i].key));
         }
+    }
+}
+
+/* A bucket counts what is within its bound, so what is within those before as well. */
+static void put_switch_times(FILE *file, const cJSON *gpus)
+{
+    static const struct metric metric = {"gpumux_switch_seconds",
+                                         "How long switches took, from the decision on.", HISTOGRAM,
+                                         NULL, ""};
+    const cJSON *gpu, *count;
+    put_head(file, &metric);
+    cJSON_ArrayForEach(gpu, gpus)
+    {
+        const cJSON *times = cJSON_GetObjectItemCaseSensitive(gpu, "switch_times");
+        const cJSON *bounds = cJSON_GetObjectItemCaseSensitive(times, "up_to_s");
+        const cJSON *counts = cJSON_GetObjectItemCaseSensitive(times, "counts");
+        const cJSON *bound = cJSON_IsArray(bounds) ? bounds->child : NULL;
+        double sum = 0;
+        if (!bound || !cJSON_IsArray(counts) ||
+            cJSON_GetArraySize(counts) != cJSON_GetArraySize(bounds) + 1)
+            continue; /* an older daemon */
+        cJSON_ArrayForEach(count, counts)
+        {
+            sum += cJSON_IsNumber(count) ? count->valuedouble : 0;
+            put_gpu(file, metric.name, "_bucket", gpu);
+            if (bound)
+                fprintf(file, ",le=\"%.15g\"}", cJSON_IsNumber(bound) ? bound->valuedouble : 0);
+            else
+                fputs(",le=\"+Inf\"}", file);
+            put_value(file, sum);
+            bound = bound ? bound->next : NULL;
+        }
+        put_gpu(file, metric.name, "_sum", gpu);
+        fputc('}', file);
+        put_value(file, mux_number(times, "sum_s"));
+        put_gpu(file, metric.name, "_count", gpu);
+        fputc('}', file);
+        put_value(file, sum);
     }
 }
 
@@ -204,6 +263,9 @@ static void put_all(FILE *file, const cJSON *status, const struct mux_place *pla
         "gpumux_refused_programs_total", "Programs that run without gpumux.", COUNTER, "count", ""};
     static const struct metric info = {"gpumux_app_state", "The state of the program.", GAUGE, NULL,
                                        ""};
+    static const struct metric starting = {"gpumux_starting_programs",
+                                           "Programs that wait at their start for a GPU with room.",
+                                           GAUGE, NULL, ""};
     const cJSON *gpus = cJSON_GetObjectItemCaseSensitive(status, "gpus");
     const cJSON *apps = cJSON_GetObjectItemCaseSensitive(status, "apps");
     put_head(file, &up);
@@ -228,8 +290,13 @@ static void put_all(FILE *file, const cJSON *status, const struct mux_place *pla
     put_head(file, &refused);
     fputs(refused.name, file);
     put_value(file, mux_number(cJSON_GetObjectItemCaseSensitive(status, "refused"), refused.key));
+    put_head(file, &starting);
+    fputs(starting.name, file);
+    put_value(file, cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(status, "starting")));
     put_gpus(file, gpus, gpu_metrics, sizeof gpu_metrics / sizeof gpu_metrics[0], NULL);
+    put_switch_times(file, gpus);
     put_gpus(file, gpus, tier_metrics, sizeof tier_metrics / sizeof tier_metrics[0], "tiers");
+    put_gpus(file, gpus, moved_metrics, sizeof moved_metrics / sizeof moved_metrics[0], "moved");
     for (size_t i = 0; i < sizeof app_metrics / sizeof app_metrics[0]; i++) {
         put_head(file, &app_metrics[i]);
         put_apps(file, apps, places, &app_metrics[i]);

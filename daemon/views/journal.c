@@ -18,6 +18,15 @@ static void keep(struct gm_journal *journal, const struct gm_event *event,
     entry->wall = gm_wall_time();
 }
 
+static void count_switch(struct gm_journal *journal, uint32_t gpu, uint64_t ns)
+{
+    unsigned n = 0;
+    while (n < GM_SWITCH_BOUNDS && ns > gm_switch_bound(n))
+        n++;
+    journal->gpu[gpu].switches[n]++;
+    journal->gpu[gpu].switch_ns += ns;
+}
+
 void gm_journal_event(struct gm_journal *journal, const struct gm_event *event)
 {
     const uint32_t index = event->gpu;
@@ -35,6 +44,7 @@ void gm_journal_event(struct gm_journal *journal, const struct gm_event *event)
         break;
     case GM_EVENT_SWITCH:
         keep(journal, event, event->switch_.note);
+        count_switch(journal, index, event->switch_.note->took.total_ns);
         break;
     case GM_EVENT_LEVEL:
         keep(journal, event, event->level.note);

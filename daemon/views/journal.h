@@ -1,13 +1,14 @@
 /*
  * The one reader of the engines' events (common/events.def): has the daemon's log tell of them,
- * keeps the last decisions for `mux-ctl log` and the last refusals for the status, and records the
- * scheduler's input. main makes it and gives it to the engines, which call gm_journal_event through
- * their outlet. Loop thread only.
+ * keeps the last decisions for `mux-ctl log`, and for the status the last refusals and how long
+ * switches took, and records the scheduler's input. main makes it and gives it to the engines,
+ * which call gm_journal_event through their outlet. Loop thread only.
  */
 #ifndef GM_DAEMON_VIEWS_JOURNAL_H
 #define GM_DAEMON_VIEWS_JOURNAL_H
 
 #include "common/shm.h"
+#include "common/units.h"
 #include "daemon/core/events.h"
 
 struct gm_record;
@@ -20,8 +21,17 @@ struct gm_journal {
         struct gm_record *record; /* NULL: nothing is recorded */
         struct gm_note refusals[GM_REFUSALS_KEPT];
         uint64_t n_refusals; /* such notes since the start */
-    } gpu[GM_GPUS_MAX];      /* by the engine's index */
+        /* Switches since the start, by their time; the last: beyond all bounds. */
+        uint64_t switches[GM_SWITCH_BOUNDS + 1];
+        uint64_t switch_ns; /* ... and the sum of their times */
+    } gpu[GM_GPUS_MAX];     /* by the engine's index */
 };
+
+/* The n-th bound of the times of switches, in ns; a time that equals it is within. */
+static inline uint64_t gm_switch_bound(unsigned n)
+{
+    return GM_MS << n;
+}
 
 void gm_journal_event(struct gm_journal *journal, const struct gm_event *event);
 

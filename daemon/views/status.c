@@ -8,6 +8,7 @@
 #include "common/units.h"
 #include "common/visible.h"
 #include "daemon/core/snapshot.h"
+#include "daemon/views/journal.h"
 #include "daemon/views/log.h"
 #include "daemon/views/why.h"
 
@@ -183,6 +184,19 @@ static void add_history(cJSON *object, const struct gm_snapshot_gpu *gpu)
     }
 }
 
+/* How many switches took how long, since the start. */
+static void add_switch_times(cJSON *object, const struct gm_journal *journal, uint32_t gpu)
+{
+    cJSON *times = cJSON_AddObjectToObject(object, "switch_times");
+    cJSON *bounds = cJSON_AddArrayToObject(times, "up_to_s");
+    cJSON *counts = cJSON_AddArrayToObject(times, "counts");
+    for (unsigned n = 0; n < GM_SWITCH_BOUNDS; n++)
+        cJSON_AddItemToArray(bounds, cJSON_CreateNumber((double)gm_switch_bound(n) / (double)GM_S));
+    for (unsigned n = 0; n <= GM_SWITCH_BOUNDS; n++)
+        cJSON_AddItemToArray(counts, cJSON_CreateNumber((double)journal->gpu[gpu].switches[n]));
+    add_seconds(times, "sum_s", journal->gpu[gpu].switch_ns);
+}
+
 static cJSON *describe_gpu(const struct gm_snapshot *snapshot, const struct gm_snapshot_gpu *gpu,
                            const struct gm_journal *journal)
 {
@@ -208,6 +222,7 @@ static cJSON *describe_gpu(const struct gm_snapshot *snapshot, const struct gm_s
         if (snapshot->apps[i].is_running && snapshot->apps[i].device == gpu->device)
             cJSON_AddItemToArray(running, cJSON_CreateNumber(snapshot->apps[i].id));
     add_number(object, "switches", gpu->counts[GM_EVENT_SWITCH]);
+    add_switch_times(object, journal, gpu->index);
     add_number(object, "bytes_in", gpu->bytes[GM_WAY_IN]);
     add_number(object, "bytes_out", gpu->bytes[GM_WAY_OUT]);
     add_number(object, "bytes_clean", gpu->clean);

@@ -50,6 +50,7 @@ def status(apps, gpus):
                   "budget_most_bytes": 80 * GIB, "usable_bytes": 80 * GIB, "used_bytes": 60 * GIB,
                   "cached_bytes": 0, "free_bytes": 20 * GIB, "switches": int(now), "running": [turn],
                   "bytes_in": int(now * 12.5e9), "bytes_out": int(now * 3e9),
+                  "switch_times": {"up_to_s": [0.001, 0.064], "counts": [1, 0, 5], "sum_s": 7.5},
                   "tiers": {"gpu_bytes": 60 * GIB, "pinned_used_bytes": 16 * GIB, "pinned_cap_bytes": 64 * GIB,
                             "paged_used_bytes": 2 * GIB, "paged_cap_bytes": 32 * GIB, "disk_used_bytes": 0,
                             "disk_cap_bytes": 0}, "history": [], "refusals": []} for g in range(gpus)],

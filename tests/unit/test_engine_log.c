@@ -405,6 +405,34 @@ static void expect_range(uint64_t since, uint64_t first, uint64_t last)
     cJSON_Delete(log);
 }
 
+/* Each switch is counted once, by its time: up to a bound, the bound itself too, or beyond all. */
+static void test_switch_times(void **state)
+{
+    static const struct {
+        uint64_t ns;
+        unsigned bound;
+    } cases[] = {{0, 0},
+                 {GM_MS, 0},
+                 {GM_MS + 1, 1},
+                 {2 * GM_MS, 1},
+                 {250 * GM_MS, 8},
+                 {16384 * GM_MS, 14},
+                 {16384 * GM_MS + 1, GM_SWITCH_BOUNDS},
+                 {UINT64_MAX >> 4, GM_SWITCH_BOUNDS}};
+    uint64_t sum = 0, counts[GM_SWITCH_BOUNDS + 1] = {0};
+    (void)state;
+    join(1, 50);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct gm_switch took = {.seq = i + 1, .total_ns = cases[i].ns};
+        gm_engine_note_switch(engine, 1, &took);
+        sum += cases[i].ns;
+        counts[cases[i].bound]++;
+    }
+    assert_memory_equal(journal->gpu[0].switches, counts, sizeof counts);
+    assert_int_equal(journal->gpu[0].switch_ns, sum);
+    assert_int_equal(engine->counts[GM_EVENT_SWITCH], sizeof cases / sizeof cases[0]);
+}
+
 static void test_range(void **state)
 {
     (void)state;
@@ -437,6 +465,7 @@ int main(void)
         LOG(test_whose_place),
         LOG(test_many_leavers),
         LOG(test_levels_and_settings),
+        LOG(test_switch_times),
         LOG(test_range),
         LOG(what_was_refused_is_told),
         LOG(a_program_that_tries_does_not_flood_the_log),

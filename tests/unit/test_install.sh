@@ -26,6 +26,7 @@ lib/systemd/user/gpumuxd.service
 share/bash-completion/completions/mux-ctl
 share/doc/gpumux/gpumux.conf
 share/fish/vendor_completions.d/mux-ctl.fish
+share/gpumux/grafana.json
 share/man/man1/mux-ctl.1
 share/man/man5/gpumux.conf.5
 share/man/man7/libgpumux.7

@@ -42,12 +42,13 @@ for line in open(sys.argv[1], encoding="utf-8"):
         seen.add(head[1])
         now = head[1]
         continue
-    kind = re.fullmatch(r"# TYPE ([a-z_]+) (gauge|counter)\n", line)
+    kind = re.fullmatch(r"# TYPE ([a-z_]+) (gauge|counter|histogram)\n", line)
     if kind:
+        histogram = kind[2] == "histogram"
         assert kind[1] == now and (kind[2] == "counter") == now.endswith("_total"), line
         continue
     sample = re.fullmatch(r"([a-z_]+)(?:\{%s(?:,%s)*\})? [-+.0-9e]+\n" % (label, label), line)
-    assert sample and sample[1] == now, line
+    assert sample and (re.sub("_(bucket|sum|count)$", "", sample[1]) if histogram else sample[1]) == now, line
 assert len(seen) >= 20, seen
 END
 python3 "$dir/check.py" "$dir/metrics" || fail "the format: $(cat "$dir/metrics")"
@@ -60,7 +61,48 @@ for line in 'gpumux_up 1' 'gpumux_build_info{version="0.1.0"} 1' 'gpumux_gpu_use
     'gpumux_app_resident_bytes{gpu="0",pid="1000",user="alice",command="my \"own\" \\ app",container="",pod=""} 0'; do
     grep -qxF -- "$line" "$dir/metrics" || fail "no line $line: $(cat "$dir/metrics")"
 done
+grep '^gpumux_switch_seconds.*gpu="0"' "$dir/metrics" > "$dir/buckets"
+sed 's/{gpu="0",uuid="GPU-0",\{0,1\}/{/' "$dir/buckets" | tr '\n' ' ' > "$dir/line"
+[ "$(cat "$dir/line")" = 'gpumux_switch_seconds_bucket{le="0.001"} 1 gpumux_switch_seconds_bucket{le="0.064"} 1 gpumux_switch_seconds_bucket{le="+Inf"} 6 gpumux_switch_seconds_sum{} 7.5 gpumux_switch_seconds_count{} 6 ' ] ||
+    fail "the times of switches: $(cat "$dir/line")"
 grep -q '^gpumux_link_bytes_total{gpu="0",uuid="GPU-0",direction="in"} [0-9]*$' "$dir/metrics" || fail "no link: $(cat "$dir/metrics")"
+
+# --- the dashboard has nothing that nobody exports ---
+cat > "$dir/dashboard.py" << 'END'
+"""Each metric, label and panel of the dashboard: the metric is exported, and has the labels that the dashboard asks for."""
+import json
+import re
+import sys
+labels = {}
+for line in open(sys.argv[1], encoding="utf-8"):
+    sample = re.match(r"([a-z_]+)(?:\{(.*)\})? ", line)
+    if sample and line[0] != "#":
+        labels.setdefault(sample[1], set()).update(re.findall(r'(?:^|,)([a-z]+)="', sample[2] or ""))
+board = json.load(open(sys.argv[2], encoding="utf-8"))
+places, ids = set(), set()
+seen = set()
+for panel in board["panels"]:
+    at = panel["gridPos"]
+    cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+    assert at["x"] + at["w"] <= 24 and not places & cells and panel["id"] not in ids, panel["title"]
+    places |= cells
+    ids.add(panel["id"])
+    for target in panel["targets"]:
+        found = re.findall(r"(gpumux_[a-z_]+)\{([^}]*)\}", target["expr"])
+        assert found and len(found) == target["expr"].count("gpumux_"), target["expr"]
+        shown = set(re.findall(r"\{\{([a-z]+)\}\}", target["legendFormat"])) - {"instance"}
+        for name, selector in found:
+            assert name in labels, f"{panel['title']}: nobody exports {name}"
+            asked = set(re.findall(r"([a-z]+)=~", selector)) - {"instance"} | shown
+            assert asked <= labels[name], f"{panel['title']}: {name} has no label {asked - labels[name]}"
+            seen.add(name)
+for variable in board["templating"]["list"]:
+    if variable["type"] == "query":
+        name, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"]).groups()
+        assert name in labels and (label == "instance" or label in labels[name]), variable
+assert len(board["panels"]) > 10 and len(seen) > 15, seen
+END
+python3 "$dir/dashboard.py" "$dir/metrics" "$SOURCE/packaging/grafana.json" > "$dir/out" 2>&1 || fail "the dashboard: $(tail -n 1 "$dir/out")"
 
 # --- served ---
 if "$ctl" metrics --unix="$dir/none/x" 2>&1 | grep -q 'without libmicrohttpd'; then
@@ -105,6 +147,48 @@ within [ -S "$dir/packets" ] || fail "no socket of packets"
 "$ctl" metrics --unix="$dir/packets" > "$dir/out" 2>&1
 [ $? = 1 ] && [ -S "$dir/packets" ] || fail "another's socket: $(cat "$dir/out")"
 kill "$other"
+
+# Connections that trickle their requests do not keep others waiting, however many they are.
+cat > "$dir/trickle.py" << 'END'
+"""trickle.py PORT|PATH: 40 connections say a byte every fifth of a second, and are made anew when they are ended."""
+import select
+import socket
+import sys
+import time
+
+def connect():
+    to = socket.socket(socket.AF_INET if sys.argv[1].isdigit() else socket.AF_UNIX)
+    to.connect(("127.0.0.1", int(sys.argv[1])) if sys.argv[1].isdigit() else sys.argv[1])
+    to.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+    return to
+
+def trickle(to):
+    """False: it was ended."""
+    try:
+        to.send(b"x", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        return not select.select([to], [], [], 0)[0]
+    except OSError:
+        return False
+
+held = [connect() for n in range(40)]
+print("all are there", flush=True)
+while True:
+    time.sleep(0.2)
+    held = [to if trickle(to) else connect() for to in held]
+END
+for where in "$port" "$dir/http"; do
+    python3 "$dir/trickle.py" "$where" > "$dir/trickles" 2>&1 & pids="$pids $!" trickles=$!
+    within grep -q 'all are there' "$dir/trickles" || fail "nothing trickles: $(cat "$dir/trickles")"
+    for n in 1 2; do
+        begun=$(date +%s%N)
+        get "$where" GET /metrics && head -n 1 "$dir/got" | grep -q '^200 ' || fail "$where: beside those that trickle: $(cat "$dir/err")"
+        took=$((($(date +%s%N) - begun) / 1000000))
+        [ "$took" -lt 5000 ] || fail "$where: beside those that trickle it took $took ms"
+        sleep 0.3
+    done
+    kill -0 "$trickles" || fail "what trickles ended: $(cat "$dir/trickles")"
+    kill "$trickles"
+done
 
 # A daemon that hangs: who waits gets what the first one gets.
 sleep 1.1
