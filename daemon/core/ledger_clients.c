@@ -145,7 +145,8 @@ static bool is_client(const struct gm_clients *clients, const struct gm_client_r
     struct gm_settings settings;
     return is->pid > 0 && is->pid <= INT32_MAX && is_text(is->name, sizeof is->name) &&
            is_text(is->group, sizeof is->group) && is->group_of < clients->max_clients &&
-           is->engines < 1u << GM_CLIENTS_GPUS && gm_client_settings_to(&settings, &is->admin) &&
+           is->is_group_said <= 1 && is->is_gone <= 1 && is->engines < 1u << GM_CLIENTS_GPUS &&
+           gm_client_settings_to(&settings, &is->admin) &&
            gm_client_settings_to(&settings, &is->own) && is->is_paused_by_rule <= 1;
 }
 

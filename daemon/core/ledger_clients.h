@@ -25,7 +25,7 @@
 #include "daemon/core/ledger.h"
 
 #define GM_CLIENTS_MAGIC 0x73746e65696c6378ull /* "xclients" */
-#define GM_CLIENTS_VERSION 2u
+#define GM_CLIENTS_VERSION 3u
 #define GM_CLIENTS_GPUS 16u
 
 /* `made` is written last: without it nothing counts. */
@@ -41,22 +41,25 @@ struct gm_client_settings {
 
 struct gm_client_record {
     uint32_t pid, uid;
+    uint64_t nonce[2]; /* of WELCOME: a secret between daemon and program */
     uint64_t
         started; /* of its process, as the system counts: tells it from a later one of this pid */
     char name[64], group[64]; /* terminated, and zero behind that; "": no name */
     uint32_t group_of;        /* the lowest id of those that run with it, or its own */
+    uint32_t is_group_said;   /* 1: its user said the name; 0: the daemon made it */
+    uint32_t is_gone;         /* 1: its session has ended, and its process has not */
     uint32_t engines;         /* a bit a GPU that it uses */
     uint64_t epoch;           /* of the newest CLOSE */
     uint32_t class, oversize, cap_is, has_part; /* its wishes */
     uint64_t cap;
     struct gm_client_settings admin, own; /* what was said of it, by whom */
-    uint32_t said, pauser, is_paused_by_rule, reserved_too;
+    uint32_t said, pauser, is_paused_by_rule;
     struct { /* by GPU */
         uint32_t level, reserved;
         uint64_t charged_ns;
     } turns[GM_CLIENTS_GPUS];
 };
-_Static_assert(sizeof(struct gm_client_record) == 536, "it has no holes");
+_Static_assert(sizeof(struct gm_client_record) == 560, "it has no holes");
 
 struct gm_clients {
     uint8_t *memory; /* NULL: there is none, and nothing is written */

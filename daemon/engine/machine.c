@@ -177,10 +177,25 @@ static void keep_clients(struct gm_machine *machine)
             gm_keep_client(&machine->keep, machine->clients[id]);
 }
 
+/* It has ended, and so may have the lowest id of its group: from the highest on, so that at no
+ * store one of the others stands alone. */
+static void on_client_ended(void *arg, const struct gm_client *client)
+{
+    struct gm_machine *machine = arg;
+    for (uint32_t id = machine->max_apps; id-- > 0;)
+        if (machine->clients[id])
+            gm_keep_client(&machine->keep, machine->clients[id]);
+    gm_keep_end(&machine->keep, client->id);
+}
+
 /* Make the client an app of GPU `gpu`. 0 or -errno. */
 static int enter(struct gm_machine *machine, struct gm_client *client, uint32_t gpu)
 {
-    return client->engines[gpu] ? 0 : gm_engine_join(machine->engines[gpu], client);
+    if (client->engines[gpu])
+        return 0;
+    const int error = gm_engine_join(machine->engines[gpu], client);
+    keep_clients(machine); /* it may run with others now */
+    return error;
 }
 
 /* A client, which is an app of no GPU yet. */
@@ -209,6 +224,7 @@ static int welcome(struct gm_machine *machine, const struct gm_newcomer *who,
         gm_client_drop(client);
         return error;
     }
+    gm_client_watch(client, on_client_ended, machine);
     machine->clients[id] = *out = client;
     return 0;
 }
@@ -232,7 +248,7 @@ int gm_machine_join(struct gm_machine *machine, const struct gm_newcomer *who, c
     *id = client->id;
     if (machine->n == 1)
         enter(machine, client, 0); /* if that fails, its first allocation tries again */
-    gm_keep_client(&machine->keep, client);
+    keep_clients(machine);
     return 0;
 }
 
@@ -241,11 +257,11 @@ void gm_machine_leave(struct gm_machine *machine, uint32_t id)
     struct gm_client *client = machine->clients[id];
     machine->clients[id] = NULL;
     gm_client_left(client);
+    gm_keep_client(&machine->keep, client);
     for (uint32_t i = 0; i < machine->n; i++)
         if (client->engines[i])
             gm_engine_leave(machine->engines[i], id);
     gm_client_drop(client);
-    gm_keep_end(&machine->keep, id);
 }
 
 void gm_machine_beat(struct gm_machine *machine)
@@ -305,9 +321,10 @@ static void on_open(struct gm_machine *machine, struct gm_client *client,
                                           .result = CUDA_ERROR_OUT_OF_MEMORY};
     if (!is_gpu(machine, client, body->gpu))
         return;
-    if (enter(machine, client, body->gpu) == 0)
+    if (enter(machine, client, body->gpu) == 0) {
         gm_engine_message(machine->engines[body->gpu], client->id, message);
-    else
+        keep_clients(machine); /* it may run with others now */
+    } else
         machine->outlet.send(client->session, GM_MSG_OPENED, &refusal, NULL, 0, NULL, 0);
 }
 
@@ -428,8 +445,10 @@ void gm_machine_imported(struct gm_machine *machine, uint32_t id, pid_t exporter
     uint32_t gpu = 0;
     while (gpu < machine->n && !client->engines[gpu])
         gpu++;
-    if (partner && gpu < machine->n)
+    if (partner && gpu < machine->n) {
         gm_engine_imported(machine->engines[gpu], id, partner);
+        keep_clients(machine);
+    }
 }
 
 /* ---- what main, mux-ctl and the views ask ---- */

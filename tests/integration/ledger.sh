@@ -17,7 +17,7 @@ grep -q ' [1-9][0-9]* on their way out' "$dir/look.out" || say "none was on its 
 "$BUILD/tests/programs/gm_ledger_look" "$(pid_of daemon)" programs > "$dir/programs.out" 2>&1 || fail "the programs cannot be read: $(cat "$dir/programs.out")"
 say "$(cat "$dir/programs.out")"
 started=$(sed 's/.*) //' "/proc/$(pid_of two)/stat" | cut -d ' ' -f 20)
-grep -q "pid=$(pid_of two) uid=$(id -u) started=$started .* gpus=1 level=[1-9] charged=[1-9].* paused=1 weight=500" "$dir/programs.out" || fail "two is not as it should be"
+grep -q "pid=$(pid_of two) uid=$(id -u) started=$started .* gpus=1 level=[1-9] charged=[1-9].* paused=1 weight=500 gone=0 nonce=1$" "$dir/programs.out" || fail "two is not as it should be"
 [ "$(wc -l < "$dir/programs.out")" = 3 ] || fail "there are not three programs"
 "$ctl" set "$(pid_of two)" paused=no weight=1 > /dev/null || fail "two does not go on"
 : > "$dir/enough"

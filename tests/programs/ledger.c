@@ -143,11 +143,12 @@ static int print_programs(int fd)
             wrong = "a program is broken";
         if (found == GM_LEDGER_IS)
             printf("%u: pid=%u uid=%u started=%llu name=%s group=%s gpus=%x level=%u charged=%llu "
-                   "has=%x paused=%u weight=%u\n",
+                   "has=%x paused=%u weight=%u gone=%u nonce=%d\n",
                    id, record.pid, record.uid, (unsigned long long)record.started, record.name,
                    record.group, record.engines, record.turns[0].level,
                    (unsigned long long)record.turns[0].charged_ns, record.admin.has,
-                   record.admin.is_paused, record.admin.weight);
+                   record.admin.is_paused, record.admin.weight, record.is_gone,
+                   (record.nonce[0] | record.nonce[1]) != 0);
     }
     if (wrong)
         printf("%s\n", wrong);

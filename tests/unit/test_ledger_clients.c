@@ -43,7 +43,8 @@ static int tear_down(void **state)
 
 static struct gm_client_record record_of(uint32_t pid)
 {
-    struct gm_client_record is = {.pid = pid, .uid = 1000, .started = 77 + pid, .engines = 3};
+    struct gm_client_record is = {
+        .pid = pid, .uid = 1000, .nonce = {pid + 1, ~0ull}, .started = 77 + pid, .engines = 3};
     memcpy(is.name, "python3", 7);
     is.admin = (struct gm_client_settings){.has = 2, .is_paused = 1, .weight = 500};
     is.turns[1].level = 2;
@@ -139,7 +140,7 @@ static void test_nonsense(void **state)
 {
     struct gm_client_record is;
     (void)state;
-    for (int what = 0; what < 8; what++) {
+    for (int what = 0; what < 10; what++) {
         struct gm_client_record bad = record_of(5);
         switch (what) {
         case 0:
@@ -162,6 +163,12 @@ static void test_nonsense(void **state)
             break;
         case 6:
             bad.own.is_oversize = 2;
+            break;
+        case 7:
+            bad.is_group_said = 2;
+            break;
+        case 8:
+            bad.is_gone = 2;
             break;
         default:
             bad.is_paused_by_rule = 2;

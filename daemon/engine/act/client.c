@@ -101,6 +101,13 @@ fail:
     return error;
 }
 
+void gm_client_watch(struct gm_client *client,
+                     void (*on_end)(void *arg, const struct gm_client *client), void *arg)
+{
+    client->on_end = on_end;
+    client->arg = arg;
+}
+
 void gm_client_hold(struct gm_client *client)
 {
     client->refs++;
@@ -188,6 +195,8 @@ void gm_client_drop(struct gm_client *client)
         return;
     end_copies(client);
     gm_group_remove(client);
+    if (client->on_end)
+        client->on_end(client->arg, client);
     close_fd(&client->fds[0]);
     close_fd(&client->fds[1]);
     if (client->ctl)

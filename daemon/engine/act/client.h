@@ -33,8 +33,11 @@
  * or -errno, and then nothing is left. */
 int gm_client_open(struct gm_client **client, uint32_t id, const struct gm_newcomer *who,
                    struct gm_group *group);
+/* Have `on_end` called when it ends: its session has, and no engine has it any more. */
+void gm_client_watch(struct gm_client *client,
+                     void (*on_end)(void *arg, const struct gm_client *client), void *arg);
 void gm_client_hold(struct gm_client *client);
-/* The last one frees it. */
+/* The last one ends and frees it. */
 void gm_client_drop(struct gm_client *client);
 
 /* Send WELCOME, with what there is of each GPU. Returns 0 or -errno (gm_engine_outlet.send). */

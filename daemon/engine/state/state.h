@@ -91,8 +91,10 @@ struct gm_client {
     uint64_t nonce[2]; /* random: only this program knows it */
     char name[64];
     struct gm_wishes wishes;
-    bool is_oversize;                       /* as rules and wishes have it: policy.c */
-    uint32_t refs;                          /* its apps, and who made it */
+    bool is_oversize; /* as rules and wishes have it: policy.c */
+    uint32_t refs;    /* its apps, and who made it */
+    void (*on_end)(void *arg, const struct gm_client *client); /* it is in no group any more */
+    void *arg;
     struct gm_engine *engines[GM_GPUS_MAX]; /* by index: where it is an app; NULL: not there */
     struct gm_group *group;
     struct gm_client *next; /* of its group, in the order of ids */

@@ -857,6 +857,7 @@ void checks_run(void)
         check_held(i);
         check_ahead(i);
     }
+    ledger_run_clients();
     check_still();
     check_pinned();
     check_host_frames();

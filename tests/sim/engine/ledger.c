@@ -2,7 +2,8 @@
  * The ledger (core/ledger.h) as a new daemon would find it, if this one died now: after steps, and
  * at any store in the middle of one. A table is made of it, and wherever that says that data of a
  * program is, it must be: tags tell (machine.h). What is written at that moment holds GARBAGE.
- * After a step the new table is also that of the engine in all that is durable.
+ * After a step the new table is also that of the engine in all that is durable, and the ledger of
+ * programs says who they are, whom they run with and what GPUs they use, until their processes end.
  *
  * Each is a sample, as it looks at all memory: one of RARELY stores, and the same of steps.
  */
@@ -13,8 +14,9 @@
 
 #include "daemon/core/table.h"
 #include "daemon/core/table_adopt.h"
+#include "daemon/engine/state/groups.h"
 
-enum { RARELY = 480 };
+enum { RARELY = 480, SELDOM = 8 };
 
 static struct of_gpu {
     size_t bytes, table_bytes;
@@ -165,6 +167,45 @@ void ledger_run(uint32_t gpu)
     check_shares(machine.daemon.engines[gpu]);
     require(!differs, "the ledger of GPU %u is not the table: %s", gpu, differs);
     machine.sums.ledgers++;
+}
+
+/* The client of that id, connected or gone; NULL: there is none. */
+static const struct gm_client *client_of(uint32_t id)
+{
+    const struct gm_client *client = machine.daemon.clients[id];
+    for (uint32_t i = 0; i < machine.n_gpus && !client; i++)
+        client = machine.daemon.engines[i]->apps[id].client;
+    return client;
+}
+
+void ledger_run_clients(void)
+{
+    struct gm_client_record is;
+    if (draw(&chance, SELDOM) != 0)
+        return;
+    for (uint32_t id = 0; id < machine.daemon.max_apps; id++) {
+        const struct gm_client *client = client_of(id);
+        const enum gm_ledger_outcome outcome =
+            gm_clients_read(&machine.daemon.keep.clients, id, &is);
+        uint32_t gpus = 0;
+        require(outcome == (client ? GM_LEDGER_IS : GM_LEDGER_NONE),
+                "client %u is %s, and of its record a new daemon finds %d", id,
+                client ? "there" : "not there", (int)outcome);
+        if (!client)
+            continue;
+        require(is.pid == (uint32_t)client->pid && is.nonce[0] == client->nonce[0] &&
+                    is.nonce[1] == client->nonce[1] && is.is_gone == !client->session,
+                "the record of client %u is another's", id);
+        if (!client->session)
+            continue;
+        for (uint32_t i = 0; i < machine.n_gpus; i++)
+            gpus |= client->engines[i] ? 1u << i : 0;
+        require(is.engines == gpus, "client %u uses the GPUs %x, and its record says %x", id, gpus,
+                is.engines);
+        require(is.group_of == gm_group_clients(client->group)->id,
+                "client %u runs with %u, and its record says %u", id,
+                gm_group_clients(client->group)->id, is.group_of);
+    }
 }
 
 void ledger_begin(void)

@@ -445,6 +445,7 @@ uint64_t mover_ended(uint32_t gpu);
 /* ledger.c: when the engines have started; after each step; and when they have ended. */
 void ledger_begin(void);
 void ledger_run(uint32_t gpu);
+void ledger_run_clients(void);
 void ledger_end(void);
 
 /* events.c: takes what happens in an engine; and what it does after each step. */
