@@ -397,6 +397,17 @@ struct gm_msg_config_is {
     char text[248]; /* what has changed, or would */
 };
 
+/* Give all programs their memory back, as far as it fits, and end (gpumuxd --drain). Only root and
+ * the daemon's own user may. Answered by GIVEN_BACK each second, until is_last. */
+struct gm_msg_give_back {
+    uint64_t reserved;
+};
+struct gm_msg_given_back {
+    uint32_t is_last, is_refused;
+    uint32_t whole, left, lost; /* programs: have all of it, are to have it, have lost some */
+    uint32_t reserved;
+};
+
 /* Get the log after entry `since`; 0: all of it. Answered by LOG_IS. */
 struct gm_msg_log {
     uint64_t since;
@@ -531,6 +542,8 @@ _Static_assert(sizeof(struct gm_msg_forget) == 72, "gm_msg_forget");
 _Static_assert(sizeof(struct gm_msg_forgotten) == 192, "gm_msg_forgotten");
 _Static_assert(sizeof(struct gm_msg_config) == 8, "gm_msg_config");
 _Static_assert(sizeof(struct gm_msg_config_is) == 256, "gm_msg_config_is");
+_Static_assert(sizeof(struct gm_msg_give_back) == 8, "gm_msg_give_back");
+_Static_assert(sizeof(struct gm_msg_given_back) == 24, "gm_msg_given_back");
 _Static_assert(sizeof(struct gm_msg_log) == 8, "gm_msg_log");
 _Static_assert(sizeof(struct gm_msg_log_is) == 8, "gm_msg_log_is");
 _Static_assert(sizeof(struct gm_msg_reserve) == 72, "gm_msg_reserve");

@@ -121,6 +121,24 @@ void gm_machine_save(struct gm_machine *machine, void (*then)(void *arg), void *
         gm_engine_save(machine->engines[i], on_saved, machine);
 }
 
+void gm_machine_saved(const struct gm_machine *machine, uint32_t *whole, uint32_t *left,
+                      uint32_t *lost)
+{
+    *whole = *left = *lost = 0;
+    for (uint32_t id = 0; id < machine->max_apps; id++) {
+        uint32_t apps = 0, given_up = 0, open = 0;
+        for (uint32_t i = 0; i < machine->n; i++) {
+            const struct gm_app *app = &machine->engines[i]->apps[id];
+            given_up += app->state != GM_APP_UNUSED && app->is_given_up;
+            apps += app->state != GM_APP_UNUSED && app->state != GM_APP_GONE;
+            open += app->state == GM_APP_RUNNING || app->state == GM_APP_DRAINING;
+        }
+        *lost += given_up > 0;
+        *whole += given_up == 0 && apps > 0 && open == apps;
+        *left += given_up == 0 && open < apps;
+    }
+}
+
 void gm_machine_halt(struct gm_machine *machine)
 {
     machine->is_stopping = true;

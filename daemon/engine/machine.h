@@ -56,6 +56,9 @@ void gm_machine_beat(struct gm_machine *machine);
 
 /* As the functions of the same names of engine.h, for all engines. */
 void gm_machine_save(struct gm_machine *machine, void (*on_saved)(void *arg), void *arg);
+/* Once it saves: how many programs have all of their memory, are to have it, and have lost some. */
+void gm_machine_saved(const struct gm_machine *machine, uint32_t *whole, uint32_t *left,
+                      uint32_t *lost);
 void gm_machine_halt(struct gm_machine *machine);
 void gm_machine_close(struct gm_machine *machine);
 void gm_machine_message(struct gm_machine *machine, uint32_t id,

@@ -8,7 +8,8 @@
  * Cheap checks come first and the socket last, so clients never see a daemon that fails to start.
  * Such a daemon prints one line and exits with 1. SIGHUP reads the options again (reload.c). On
  * SIGTERM or SIGINT the engines bring memory back to as many programs as they can
- * (engine/saving.c); then the daemon exits with 0. A second signal ends it at once.
+ * (engine/saving.c); then the daemon exits with 0. A second signal ends it at once. GIVE_BACK, which
+ * --drain sends, does what SIGTERM does.
  */
 /* clang-format on */
 #include <errno.h>
@@ -32,6 +33,7 @@
 #include "daemon/service/control.h"
 #include "daemon/engine/machine.h"
 #include "daemon/memory/files.h"
+#include "daemon/service/give_back.h"
 #include "daemon/service/options_load.h"
 #include "daemon/service/past.h"
 #include "daemon/service/process.h"
@@ -102,6 +104,7 @@ static void start_watchdog(uv_loop_t *loop, uv_timer_t *watchdog)
 struct signals {
     uv_signal_t term, interrupt, hangup;
     struct gm_machine *machine; /* while the daemon serves */
+    struct gm_sessions *sessions;
     struct gm_reload *reload;
     bool is_stopping, is_saved, is_lost;
 };
@@ -117,7 +120,19 @@ static void on_saved(void *arg)
 {
     struct signals *signals = arg;
     signals->is_saved = true;
+    gm_sessions_given_back(signals->sessions);
     uv_stop(signals->term.loop);
+}
+
+/* Bring memory back to the programs, and end then. */
+static void give_back(void *arg)
+{
+    struct signals *signals = arg;
+    if (signals->is_stopping || !signals->machine)
+        return;
+    signals->is_stopping = true;
+    gm_notify("STOPPING=1\nSTATUS=Stopping: bringing memory back to programs");
+    gm_machine_save(signals->machine, on_saved, signals);
 }
 
 static void on_stop(uv_signal_t *handle, int number)
@@ -129,9 +144,7 @@ static void on_stop(uv_signal_t *handle, int number)
         uv_stop(handle->loop);
         return;
     }
-    signals->is_stopping = true;
-    gm_notify("STOPPING=1\nSTATUS=Stopping: bringing memory back to programs");
-    gm_machine_save(signals->machine, on_saved, signals);
+    give_back(signals);
 }
 
 static void on_hangup(uv_signal_t *handle, int number)
@@ -402,6 +415,9 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     gm_reload_init(&reload, &loop, options, &machine, argc, argv);
     gm_reload_listen(&reload, gm_sessions_config_is, sessions);
     control.reload = &reload;
+    control.give_back = give_back;
+    control.arg = &signals;
+    signals.sessions = sessions;
     signals.machine = &machine;
     uv_run(&loop, UV_RUN_DEFAULT);
     signals.machine = NULL;
@@ -464,6 +480,8 @@ int main(int argc, char **argv)
         gm_options_warn(&options);
         return 0;
     }
+    if (outcome == GM_OPTIONS_DRAIN)
+        return gm_drain_daemon(options.socket);
     gm_log_limit();
     gm_log_apart();
     gm_options_warn(&options);

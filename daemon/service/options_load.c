@@ -213,14 +213,14 @@ int gm_options_load(struct gm_options *options, const char *path, char *why, siz
 
 /* ---- the command line ---------------------------------------------------------------------- */
 
-enum { KEY_ROW = 0x1000, KEY_HELP = 0x2000, KEY_VERSION, KEY_CHECK };
+enum { KEY_ROW = 0x1000, KEY_HELP = 0x2000, KEY_VERSION, KEY_CHECK, KEY_DRAIN };
 
 struct line {
     const char *given[ROWS]; /* the last text of each option, NULL: not given */
     const char *rules[GM_RULES_MAX + 1];
     unsigned n_rules;
     const char *extra; /* a word that is no option */
-    bool is_help, is_version, is_check, is_bad;
+    bool is_help, is_version, is_check, is_drain, is_bad;
     char *why;
     size_t why_size;
 };
@@ -241,6 +241,9 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_VERSION:
         line->is_version = true;
+        return 0;
+    case KEY_DRAIN:
+        line->is_drain = true;
         return 0;
     case KEY_CHECK:
         line->is_check = true;
@@ -439,7 +442,7 @@ static int written(const char *what, char *why, size_t why_size)
 int gm_options_parse(struct gm_options *options, int argc, char **argv, char *why, size_t why_size)
 {
     static char docs[ROWS][256]; /* argp keeps pointers */
-    struct argp_option table[ROWS + 4];
+    struct argp_option table[ROWS + 5];
     memset(table, 0, sizeof table);
     for (size_t i = 0; i < ROWS; i++) {
         bool has_default = gm_option_rows[i].otherwise[0] != '\0';
@@ -461,6 +464,11 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
         .name = "check",
         .key = KEY_CHECK,
         .doc = "Check the options, the configuration file and its rules, and stop",
+        .group = -1};
+    table[ROWS + 3] = (struct argp_option){
+        .name = "drain",
+        .key = KEY_DRAIN,
+        .doc = "Have the daemon at this socket give all programs their memory back and end",
         .group = -1};
     const struct argp argp = {
         .options = table,
@@ -505,5 +513,7 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
         error = check_policy(options, &line);
     if (error == 0)
         error = place_socket(options, &line);
-    return error == 0 && line.is_check ? GM_OPTIONS_CHECK : error;
+    if (error)
+        return error;
+    return line.is_check ? GM_OPTIONS_CHECK : line.is_drain ? GM_OPTIONS_DRAIN : GM_OPTIONS_RUN;
 }

@@ -19,6 +19,7 @@ enum gm_options_outcome {
     GM_OPTIONS_RUN = 0,
     GM_OPTIONS_DONE = 1, /* --help or --version was printed: exit with 0 */
     GM_OPTIONS_CHECK,    /* --check: all options are right */
+    GM_OPTIONS_DRAIN,    /* --drain: they are right, and a daemon is to end */
 };
 
 #define GM_CONFIG_MAX (1u << 20) /* bytes; 256 rules of the longest kind have a tenth of that */

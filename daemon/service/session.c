@@ -301,11 +301,50 @@ void gm_sessions_config_is(void *arg, uint64_t number, bool is_refused, const ch
     }
 }
 
+/* GIVE_BACK takes as long as it takes, and its asker is told each second how far it is. */
+static void tell_given_back(struct gm_session *session, bool is_last)
+{
+    struct gm_msg_given_back answer = {.is_last = is_last};
+    gm_machine_saved(session->all->machine, &answer.whole, &answer.left, &answer.lost);
+    if (gm_session_send(session, GM_MSG_GIVEN_BACK, &answer, NULL, 0, NULL, 0) == 0)
+        gm_session_await(session, GM_SESSION_BEAT_MS);
+}
+
+void gm_sessions_given_back(struct gm_sessions *all)
+{
+    struct gm_session *session, *next;
+    for (session = TAILQ_FIRST(&all->living); session; session = next) {
+        next = TAILQ_NEXT(session, each);
+        if (session->is_giving_back)
+            tell_given_back(session, true);
+    }
+}
+
+static void give_back(struct gm_session *session)
+{
+    struct gm_control *control = session->all->control;
+    const struct gm_msg_given_back refusal = {.is_last = 1, .is_refused = 1};
+    if (!is_privileged(session->uid) || !control->give_back) {
+        gm_session_send(session, GM_MSG_GIVEN_BACK, &refusal, NULL, 0, NULL, 0);
+        return;
+    }
+    gm_session_say(session, GM_LOG_INFO, "asks for all memory to be given back");
+    session->is_giving_back = true;
+    session->answer_by = UINT64_MAX;
+    gm_session_watch(session);
+    gm_session_await(session, GM_SESSION_BEAT_MS);
+    control->give_back(control->arg);
+}
+
 /* Answer TRIM once the memory has reached the system: the driver or a stopped program may keep some
  * for longer. CONFIG is answered once the file is read: it may be on a network. So both have a
  * deadline. */
 static void answer_late(struct gm_session *session)
 {
+    if (session->is_giving_back) {
+        tell_given_back(session, false);
+        return;
+    }
     const bool is_awaited = session->reading || gm_machine_is_trimming(session->all->machine);
     if (is_awaited && gm_now() < session->answer_by) {
         gm_session_await(session, GM_SESSION_RETRY_MS);
@@ -386,6 +425,9 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
         return;
     case GM_MSG_CONFIG:
         config(session, message->body);
+        return;
+    case GM_MSG_GIVE_BACK:
+        give_back(session);
         return;
     case GM_MSG_IMPORTED:
         gm_machine_imported(session->all->machine, session->app,

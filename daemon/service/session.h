@@ -42,6 +42,9 @@ void gm_session_start(struct gm_sessions *sessions, int fd);
 /* As gm_reload_done: answers who asked for that reading. `sessions` is a struct gm_sessions. */
 void gm_sessions_config_is(void *sessions, uint64_t number, bool is_refused, const char *outcome);
 
+/* All memory has been given back, as far as it could be: tell who asked for that. */
+void gm_sessions_given_back(struct gm_sessions *sessions);
+
 /* How many apps are joined. */
 uint32_t gm_sessions_apps(const struct gm_sessions *sessions);
 

@@ -81,7 +81,8 @@ struct gm_session {
     struct gm_joining *joining;     /* it waits until MPS has started; NULL: it does not */
     struct gm_rejoining *rejoining; /* NULL: it is not one */
     bool is_kept;                   /* its process has ended, and others have the connection */
-    uint64_t answer_by;             /* of TRIM or CONFIG; 0: neither was asked */
+    uint64_t answer_by;             /* of TRIM, CONFIG or GIVE_BACK; 0: none was asked */
+    bool is_giving_back;            /* it is GIVE_BACK */
     uint64_t reading;               /* CONFIG: its number; 0: it is TRIM */
     struct gm_msg_trim_is trimmed;
 

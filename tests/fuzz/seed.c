@@ -112,6 +112,9 @@ static union body body_of(enum gm_msg_type type)
     case GM_MSG_CONFIG_IS:
         body.config_is = (struct gm_msg_config_is){.text = "changed: rule"};
         break;
+    case GM_MSG_GIVEN_BACK:
+        body.given_back = (struct gm_msg_given_back){.whole = 2, .left = 1};
+        break;
     case GM_MSG_ENTER:
         body.enter = (struct gm_msg_enter){.cookie = 9, .gpu = 1};
         break;
@@ -244,6 +247,7 @@ static union body body_of(enum gm_msg_type type)
         body.imported.exporter = 4711;
         break;
     case GM_MSG_WANT:
+    case GM_MSG_GIVE_BACK:
     case GM_MSG_STATUS:
     case GM_MSG_TRIM:
         break;

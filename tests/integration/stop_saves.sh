@@ -24,7 +24,7 @@ await_turns() {
 
 # expect_saved COUNT: so many go on, and the others are lost; whom the log names, and nobody else, ends with an error.
 expect_saved() {
-    stop_daemon
+    if [ "${way:-}" = drain ]; then stop_daemon_by_drain; else stop_daemon; fi
     touch "$dir/enough"
     saved=0
     for i in 1 2 3; do
@@ -73,17 +73,33 @@ if [ "$shrink" = 1 ]; then
     expect_saved 3
 fi
 
-# Without them two fit.
+# Without them two fit. --drain does the same as SIGTERM, waits for it, and says what came of it.
+drain() {
+    "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --drain > "$dir/drained" 2>&1
+    drained=$?
+    has_ended daemon || within 1 has_ended daemon || fail "the daemon runs on behind --drain"
+    cat "$dir/drained"
+}
+stop_daemon_by_drain() {
+    drain
+    await daemon
+    [ "$code" = 0 ] || fail "the daemon that was drained ended with $code"
+}
 export SIMCUDA_NO=host-numa
 start_daemon
 start_three 72M
-expect_saved 2
+way=drain expect_saved 2
+[ "$drained" = 2 ] || fail "one program of three was lost, and --drain ended with $drained"
+grep -q '^2 programs go on without gpumux; 1 lost memory' "$dir/drained" || fail "--drain says: $(cat "$dir/drained")"
 unset SIMCUDA_NO
+drain
+[ "$drained" = 3 ] || fail "nobody is there, and --drain ended with $drained"
 
 # What lies below pinned memory comes back as well.
 start_daemon --gpu-budget 96M --pinned 352M --paged 256M
 start_three 88M
-expect_saved 3
+way=drain expect_saved 3
+[ "$drained" = 0 ] || fail "all were saved, and --drain ended with $drained"
 
 # A program that was swapped out and does not answer is lost, and does not hold the others up.
 start_daemon

@@ -256,11 +256,72 @@ static void test_config(void **state)
     expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (CONFIG)");
 }
 
+static void begin_to_give_back(void *arg)
+{
+    assert_ptr_equal(arg, &engine);
+    engine.whole = 1;
+    engine.left = 2;
+}
+
+/* GIVE_BACK: who may is told each second how far it is, and at the end. */
+static void test_give_back(void **state)
+{
+    (void)state;
+    const struct gm_msg_give_back ask = {0};
+    const struct gm_msg_given_back *answer;
+    int peer = connect_peer();
+    say_hello(peer, GM_ROLE_CONTROL);
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_GIVE_BACK, &ask, NULL, 0, NULL, 0), 0);
+    turn(1);
+    answer = expect(peer, GM_SESSION_CONTROL, GM_MSG_GIVEN_BACK);
+    assert_int_equal(answer->is_refused, 1); /* nobody here can begin */
+    assert_int_equal(answer->is_last, 1);
+
+    control.give_back = begin_to_give_back;
+    control.arg = &engine;
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_GIVE_BACK, &ask, NULL, 0, NULL, 0), 0);
+    turn(1);
+    assert_int_equal(engine.left, 2);
+    for (int i = 0; i < 2; i++) {
+        struct pollfd readable = {.fd = peer, .events = POLLIN};
+        for (int tries = 0; poll(&readable, 1, 0) == 0 && tries < 6000; tries++) {
+            usleep(10000);
+            turn(1);
+        }
+        answer = expect(peer, GM_SESSION_CONTROL, GM_MSG_GIVEN_BACK);
+        assert_int_equal(answer->is_refused, 0);
+        assert_int_equal(answer->is_last, 0);
+        assert_int_equal(answer->whole, 1);
+        assert_int_equal(answer->left, 2);
+    }
+    engine.whole = 3;
+    engine.left = 0;
+    gm_sessions_given_back(sessions);
+    answer = expect(peer, GM_SESSION_CONTROL, GM_MSG_GIVEN_BACK);
+    assert_int_equal(answer->is_last, 1);
+    assert_int_equal(answer->whole, 3);
+    close(peer);
+    turn(2);
+
+    if (getuid() != 0)
+        return;
+    asker = 4000001;
+    engine.left = 0;
+    peer = connect_peer();
+    say_hello(peer, GM_ROLE_CONTROL);
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_GIVE_BACK, &ask, NULL, 0, NULL, 0), 0);
+    turn(2);
+    answer = expect(peer, GM_SESSION_CONTROL, GM_MSG_GIVEN_BACK);
+    assert_int_equal(answer->is_refused, 1); /* a stranger */
+    assert_int_equal(engine.left, 0);
+    close(peer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SESSION(test_status), SESSION(test_log), SESSION(test_one_document),
-        SESSION(test_trim),   SESSION(test_set), SESSION(test_config),
+        SESSION(test_status), SESSION(test_log),    SESSION(test_one_document), SESSION(test_trim),
+        SESSION(test_set),    SESSION(test_config), SESSION(test_give_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

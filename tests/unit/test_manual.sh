@@ -29,7 +29,7 @@ options_of "$BUILD/daemon/gpumuxd" > "$dir/names"
 while read -r option; do
     grep -Eq -- "^--$option(\$|=)" "$dir/gpumuxd" || fail "gpumuxd(8) lacks --$option"
     case $option in
-    check | config | user | help | version) ! grep -q "^$option = " "$dir/conf" || fail "gpumux.conf(5) has $option" ;;
+    check | config | drain | user | help | version) ! grep -q "^$option = " "$dir/conf" || fail "gpumux.conf(5) has $option" ;;
     *) grep -q "^$option = [^ ]" "$dir/conf" || fail "gpumux.conf(5) lacks $option" ;;
     esac
 done < "$dir/names"

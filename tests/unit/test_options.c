@@ -451,6 +451,8 @@ static void test_check(void **state)
     assert_int_equal(parse("--check", config, NULL), -EINVAL);
     assert_non_null(strstr(why, ":2: idle"));
     assert_int_equal(parse("--check", "--levels=0", NULL), -ERANGE);
+    assert_int_equal(parse("--drain", NULL, NULL), GM_OPTIONS_DRAIN);
+    assert_int_equal(parse("--drain", "--levels=0", NULL), -ERANGE);
 }
 
 /* What was there before and cannot be found now is a mistake: neither a missing file nor a missing
