@@ -234,7 +234,9 @@ static int make_tables(struct gm_engine *engine)
     int error = gm_engine_open_sched(engine);
     if (error)
         return error;
-    return gm_frames_open(&engine->frames, &engine->cuda, engine->device, max_frames);
+    error = gm_frames_open(&engine->frames, &engine->cuda, engine->device, max_frames);
+    gm_frames_keep(&engine->frames, engine->config.kept, engine->config.index);
+    return error;
 }
 
 static void free_tables(struct gm_engine *engine)

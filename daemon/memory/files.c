@@ -28,7 +28,7 @@ uint32_t gm_files_kept(void)
 
 uint32_t gm_files_divide(void)
 {
-    const uint32_t left = gm_files_left(), programs = left / 3;
+    const uint32_t left = gm_files_left() + atomic_load(&frames) * of_frame, programs = left / 3;
     for_frames = (left - programs) / of_frame;
     return programs;
 }
@@ -60,6 +60,11 @@ bool gm_files_add_frame(void)
         return true;
     gm_files_drop_frame();
     return false;
+}
+
+void gm_files_adopt_frame(void)
+{
+    atomic_fetch_add(&frames, 1);
 }
 
 void gm_files_drop_frame(void)

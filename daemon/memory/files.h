@@ -41,6 +41,8 @@ uint32_t gm_files_for_frames(void);
 
 /* A frame has a file. False: it may not. */
 bool gm_files_add_frame(void);
+/* ... that is open already. */
+void gm_files_adopt_frame(void);
 void gm_files_drop_frame(void);
 
 /* How many more frames there can be. */

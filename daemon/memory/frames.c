@@ -35,6 +35,12 @@ int gm_frames_open(struct gm_frames *frames, const struct gm_cuda *cuda, CUdevic
     return 0;
 }
 
+void gm_frames_keep(struct gm_frames *frames, struct gm_kept *kept, uint32_t gpu)
+{
+    frames->kept = kept;
+    frames->gpu = gpu;
+}
+
 void gm_frames_close(struct gm_frames *frames)
 {
     free(frames->handles);
@@ -57,6 +63,36 @@ static CUresult export_handle(struct gm_frames *frames, struct gm_frame_handle *
     return CUDA_SUCCESS;
 }
 
+/* Map it for the daemon. On failure nothing is mapped. */
+static CUresult map_frame(struct gm_frames *frames, struct gm_frame_handle *frame, uint64_t bytes)
+{
+    const struct gm_cuda *cuda = frames->cuda;
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = frames->device},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+    CUresult result = cuda->cuMemAddressReserve(&frame->va, bytes, 0, 0, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cuda->cuMemMap(frame->va, bytes, 0, frame->handle, 0);
+    if (result != CUDA_SUCCESS)
+        goto free_va;
+    result = cuda->cuMemSetAccess(frame->va, bytes, &access, 1);
+    if (result == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    cuda->cuMemUnmap(frame->va, bytes);
+free_va:
+    cuda->cuMemAddressFree(frame->va, bytes);
+    return result;
+}
+
+/* Its file is counted. */
+static void close_file(struct gm_frame_handle *frame)
+{
+    close(frame->fd);
+    gm_files_drop_frame();
+}
+
 CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t bytes)
 {
     const struct gm_cuda *cuda = frames->cuda;
@@ -66,8 +102,6 @@ CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t byt
         .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = frames->device},
     };
-    const CUmemAccessDesc access = {.location = prop.location,
-                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUresult result = cuda->cuMemCreate(&frame->handle, bytes, &prop, 0);
 
     if (result != CUDA_SUCCESS)
@@ -75,26 +109,49 @@ CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t byt
     result = export_handle(frames, frame);
     if (result != CUDA_SUCCESS)
         goto release;
-    result = cuda->cuMemAddressReserve(&frame->va, bytes, 0, 0, 0);
-    if (result != CUDA_SUCCESS)
+    if (gm_kept_put(frames->kept, GM_KEPT_FRAME, frames->gpu, index, frame->id, frame->fd) != 0) {
+        result = CUDA_ERROR_OPERATING_SYSTEM; /* another process has no file left */
         goto close_fd;
-    result = cuda->cuMemMap(frame->va, bytes, 0, frame->handle, 0);
-    if (result != CUDA_SUCCESS)
-        goto free_va;
-    result = cuda->cuMemSetAccess(frame->va, bytes, &access, 1);
-    if (result != CUDA_SUCCESS)
-        goto unmap;
-    return CUDA_SUCCESS;
-
-unmap:
-    cuda->cuMemUnmap(frame->va, bytes);
-free_va:
-    cuda->cuMemAddressFree(frame->va, bytes);
+    }
+    result = map_frame(frames, frame, bytes);
+    if (result == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    gm_kept_drop(frames->kept, GM_KEPT_FRAME, frames->gpu, index);
 close_fd:
-    close(frame->fd);
-    gm_files_drop_frame();
+    close_file(frame);
 release:
     cuda->cuMemRelease(frame->handle);
+    return result;
+}
+
+/* Whoever gets a new one has none of the daemon's before. */
+static void go_above(uint32_t id)
+{
+    uint32_t next = atomic_load(&next_id);
+    while (next <= id && !atomic_compare_exchange_weak(&next_id, &next, id + 1))
+        ;
+}
+
+CUresult gm_frames_import(struct gm_frames *frames, uint32_t index, uint64_t bytes, int fd,
+                          uint32_t id)
+{
+    const struct gm_cuda *cuda = frames->cuda;
+    struct gm_frame_handle *frame = &frames->handles[index];
+    *frame = (struct gm_frame_handle){.fd = fd, .id = id};
+    gm_files_adopt_frame();
+    go_above(id);
+    CUresult result = cuda->cuMemImportFromShareableHandle(
+        &frame->handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (result != CUDA_SUCCESS)
+        goto close_fd;
+    result = map_frame(frames, frame, bytes);
+    if (result == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    cuda->cuMemRelease(frame->handle);
+close_fd:
+    gm_kept_drop(frames->kept, GM_KEPT_FRAME, frames->gpu, index);
+    close_file(frame);
+    *frame = (struct gm_frame_handle){.fd = -1};
     return result;
 }
 
@@ -114,8 +171,9 @@ void gm_frames_destroy(struct gm_frames *frames, uint32_t index, uint64_t bytes)
     const struct gm_cuda *cuda = frames->cuda;
     struct gm_frame_handle *frame = &frames->handles[index];
 
-    close(frame->fd);
-    gm_files_drop_frame();
+    if (!frame->is_unit)
+        gm_kept_drop(frames->kept, GM_KEPT_FRAME, frames->gpu, index);
+    close_file(frame);
     if (!frame->is_unit) {
         cuda->cuMemUnmap(frame->va, bytes);
         cuda->cuMemAddressFree(frame->va, bytes);

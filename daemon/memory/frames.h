@@ -4,19 +4,24 @@
  * mapping. A host frame is a unit of the pinned tier (hostpool.h). All copies use the daemon's
  * mapping, so no copy waits for a program to map or unmap. core/table says whose a frame is.
  *
- * Called by the engine on the loop thread. Calls cuda and files.
+ * A frame on the GPU outlives the daemon by its descriptor (kept.h): it is put there before anybody
+ * can have data in it, and dropped before it is released.
+ *
+ * Called by the engine on the loop thread. Calls cuda, files and kept.
  */
 #ifndef GM_DAEMON_MEMORY_FRAMES_H
 #define GM_DAEMON_MEMORY_FRAMES_H
 
-#include "daemon/memory/cuda.h"
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "daemon/memory/cuda.h"
+#include "daemon/memory/kept.h"
 
 struct gm_frame_handle {
     CUmemGenericAllocationHandle handle;
     CUdeviceptr va; /* the daemon's mapping; 0: none */
-    uint32_t id;    /* on the wire: unique for the life of the daemon */
+    uint32_t id;    /* on the wire: unique among all that a program can still have */
     int fd;
     bool is_unit; /* handle and mapping are the pinned tier's */
 };
@@ -24,17 +29,27 @@ struct gm_frame_handle {
 struct gm_frames {
     const struct gm_cuda *cuda;
     CUdevice device;
+    struct gm_kept *kept;            /* NULL: they do not outlive the daemon */
+    uint32_t gpu;                    /* ... as which GPU's */
     struct gm_frame_handle *handles; /* by the table's frame index */
 };
 
 /* 0 or -ENOMEM. */
 int gm_frames_open(struct gm_frames *frames, const struct gm_cuda *cuda, CUdevice device,
                    uint32_t max);
+/* Have what is made from now on outlive the daemon, as frames of this GPU. */
+void gm_frames_keep(struct gm_frames *frames, struct gm_kept *kept, uint32_t gpu);
 /* Frees the array; every frame must have been destroyed. */
 void gm_frames_close(struct gm_frames *frames);
 
 /* Make `bytes` of GPU memory for frame `index`. On failure nothing is left behind. */
 CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t bytes);
+
+/* Frame `index` is the `bytes` of GPU memory of this descriptor, which the daemon before had made,
+ * and which was claimed; programs know it by `id`. The descriptor is taken in any case; on failure
+ * nothing else is left behind. */
+CUresult gm_frames_import(struct gm_frames *frames, uint32_t index, uint64_t bytes, int fd,
+                          uint32_t id);
 
 /* Frame `index` is the unit of host memory with this handle, which the daemon has mapped at `va`.
  * On failure nothing is left behind. */

@@ -225,6 +225,19 @@ static CUresult export_handle(void *fd, CUmemGenericAllocationHandle at,
     return CUDA_SUCCESS;
 }
 
+static CUresult import_handle(CUmemGenericAllocationHandle *out, void *fd,
+                              CUmemAllocationHandleType type)
+{
+    struct handle *handle = handle_at(handle_of_fd((int)(intptr_t)fd));
+    (void)type;
+    require(handle->is_exported && !handle->is_held, "memory is imported that the daemon has");
+    if (gpu_fails(handle->gpu, FAULT_CREATE))
+        return CUDA_ERROR_UNKNOWN;
+    handle->is_held = true;
+    *out = (CUmemGenericAllocationHandle)(handle - handles);
+    return CUDA_SUCCESS;
+}
+
 /* ---- addresses ---- */
 
 static uint32_t place_of(CUdeviceptr va)
@@ -506,6 +519,7 @@ int gm_cuda_open(struct gm_cuda *cuda, char *why, size_t why_size)
                              .cuMemUnmap = unmap,
                              .cuMemSetAccess = set_access,
                              .cuMemExportToShareableHandle = export_handle,
+                             .cuMemImportFromShareableHandle = import_handle,
                              .cuMemHostRegister_v2 = host_register,
                              .cuMemHostGetDevicePointer_v2 = host_address,
                              .cuMemHostUnregister = host_unregister};
