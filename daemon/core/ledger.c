@@ -157,8 +157,8 @@ const char *gm_ledger_open(struct gm_ledger *ledger, void *memory, size_t bytes,
         return "the ledger is of a newer gpumuxd";
     if (((const uint64_t *)memory)[GM_LEDGER_PAGE / sizeof(uint64_t)] == GM_LEDGER_UNCOUNTED)
         return "the driver did not count what was copied out";
-    bool is_larger = head->max_apps > most->max_apps || head->max_chunks > most->max_chunks ||
-                     head->max_frames > most->max_frames;
+    bool is_larger = head->max_apps > most->max_apps || head->max_apps > GM_LEDGER_APPS ||
+                     head->max_chunks > most->max_chunks || head->max_frames > most->max_frames;
     for (unsigned tier = 0; tier < GM_TIERS; tier++)
         is_larger = is_larger || head->pages[tier] > most->pages[tier];
     if (is_larger)
@@ -376,6 +376,8 @@ struct gm_ledger_place gm_ledger_resolve(struct gm_ledger_place place, uint64_t 
 #define CLASS_AT 32u
 #define IS_HOST (1ull << 40)
 #define IS_CONDEMNED (1ull << 41)
+#define MAPPER_AT 42u /* one more than the app */
+#define MAPPERS ((uint64_t)GM_LEDGER_APPS << MAPPER_AT)
 
 void gm_ledger_set_frame(const struct gm_ledger *ledger, uint32_t frame,
                          const struct gm_ledger_frame *is)
@@ -386,7 +388,8 @@ void gm_ledger_set_frame(const struct gm_ledger *ledger, uint32_t frame,
     store(ledger, GM_LEDGER_FRAME, frame, FRAME_UID, LIVE | is->uid);
     store(ledger, GM_LEDGER_FRAME, frame, FRAME_COMMIT,
           LIVE | is->share | (uint64_t)is->class << CLASS_AT | (is->is_host ? IS_HOST : 0) |
-              (is->is_condemned ? IS_CONDEMNED : 0));
+              (is->is_condemned ? IS_CONDEMNED : 0) |
+              (is->mapper == GM_NONE ? 0 : (is->mapper + 1ull) << MAPPER_AT));
 }
 
 void gm_ledger_end_frame(const struct gm_ledger *ledger, uint32_t frame)
@@ -407,16 +410,20 @@ enum gm_ledger_outcome gm_ledger_frame(const struct gm_ledger *ledger, uint32_t 
         !load(ledger, GM_LEDGER_FRAME, frame, FRAME_UID, &uid))
         return GM_LEDGER_BROKEN;
     const uint64_t class = commit >> CLASS_AT & 0xff;
+    const uint32_t mapper = (uint32_t)((commit & MAPPERS) >> MAPPER_AT);
     *is = (struct gm_ledger_frame){.share = (uint32_t)commit,
                                    .page = (uint32_t)page,
                                    .uid = (uint32_t)uid,
+                                   .mapper = mapper == 0 ? GM_NONE : mapper - 1,
                                    .class = (uint8_t) class,
                                    .is_host = (commit & IS_HOST) != 0,
                                    .is_condemned = (commit & IS_CONDEMNED) != 0};
     const bool is_known =
-        (commit & ~(LIVE | IS_HOST | IS_CONDEMNED | 0xffull << CLASS_AT | NO_INDEX)) == 0 &&
+        (commit & ~(LIVE | IS_HOST | IS_CONDEMNED | MAPPERS | 0xffull << CLASS_AT | NO_INDEX)) ==
+            0 &&
         (commit & LIVE) && (page & ~NO_INDEX) == LIVE && (uid & ~NO_INDEX) == LIVE;
-    return is_known && class < GM_CHUNK_CLASSES && is->is_host == (is->page != GM_NONE)
+    return is_known && class < GM_CHUNK_CLASSES && is->is_host == (is->page != GM_NONE) &&
+                   mapper <= ledger->max_apps && (mapper == 0 || !is->is_host)
                ? GM_LEDGER_IS
                : GM_LEDGER_BROKEN;
 }

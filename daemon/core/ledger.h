@@ -25,7 +25,7 @@
  *   app        {uid, live}
  *   allocation {va} {bytes} {app, live, is freed} {share} {nonce} {nonce}: shared once `share` counts
  *   chunk      {allocation, ordinal in it} {place} {page} {number}: the last two for OUT alone
- *   frame      {class, share, flags, live} {page} {uid}: the first one counts
+ *   frame      {class, share, flags, mapper, live} {page} {uid}: the first one counts
  *   imports    a bit an app and frame
  *
  *   chains     of the pages of each tier below the GPU: memory/pages writes them. 32 bits a page:
@@ -44,11 +44,15 @@
 #include "daemon/core/model.h"
 
 #define GM_LEDGER_MAGIC 0x7265676465786d67ull /* "gmxdeger" */
-#define GM_LEDGER_VERSION 2u
+#define GM_LEDGER_VERSION 3u
 #define GM_LEDGER_PAGE 4096u
 
 /* `out` then: somebody could not count, and no place that is OUT can be told. */
 #define GM_LEDGER_UNCOUNTED UINT64_MAX
+/* The number of a copy out that has not begun. */
+#define GM_LEDGER_NEVER ((1ull << 56) - 1)
+/* The most apps. */
+#define GM_LEDGER_APPS ((1u << 13) - 1)
 
 /* The sizes are the table's. `made` is written last: without it nothing counts. */
 struct gm_ledger_head {
@@ -104,6 +108,7 @@ struct gm_ledger_allocation {
 
 struct gm_ledger_frame {
     uint32_t share, page, uid;
+    uint32_t mapper; /* on the GPU: the app that may have it mapped as its own; GM_NONE: none */
     uint8_t class;
     bool is_host, is_condemned;
 };

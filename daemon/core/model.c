@@ -51,8 +51,8 @@ const char *gm_model_event_text(enum gm_model model, unsigned event)
 
 const char *gm_app_state_text(enum gm_app_state state)
 {
-    static const char *const words[] = {"unused",  "paused",   "loading",
-                                        "running", "draining", "gone"};
+    static const char *const words[] = {"unused",   "paused", "loading", "running",
+                                        "draining", "gone",   "lost"};
     _Static_assert(sizeof words / sizeof *words == GM_APP_STATES_N, "a word for each state");
     return words[state];
 }

@@ -76,7 +76,8 @@
 #define GM_FRAME_STATES(X)                                                                         \
     X(UNUSED)    /* a free slot of the table */                                                    \
     X(FREE)      /* exists, no chunk in it */                                                      \
-    X(USED)      /* belongs to `chunk`; GM_NONE: new, or fixed and its chunk has ended */          \
+    X(USED)      /* belongs to `chunk`; GM_NONE: new, fixed and its chunk has ended, or mapped by  \
+                    an app that is lost, perhaps */                                                \
     X(LEAVING)   /* still holds `chunk`, which is being evicted */                                 \
     X(CONDEMNED) /* exists until every import is dropped */
 #define GM_FRAME_EVENTS(X)                                                                         \
@@ -86,7 +87,7 @@
     X(GIVE)                                                                                        \
     X(CLEAN)  /* it reads as zero now, or soon */                                                  \
     X(SOIL)   /* ... and does not after all */                                                     \
-    X(ORPHAN) /* its chunk has ended; others still map it */                                       \
+    X(ORPHAN) /* its chunk has ended, or left; others may still map it */                          \
     X(CONDEMN)                                                                                     \
     X(KEEP) /* only apps that do not answer still have it */                                       \
     X(END)
@@ -104,6 +105,7 @@
     X(USED, END, UNUSED) /* a new one that cannot be made */                                       \
     X(LEAVING, TAKE, USED)                                                                         \
     X(LEAVING, GIVE, FREE)                                                                         \
+    X(LEAVING, ORPHAN, USED)                                                                       \
     X(LEAVING, CONDEMN, CONDEMNED)                                                                 \
     X(CONDEMNED, KEEP, FREE)                                                                       \
     X(CONDEMNED, END, UNUSED)
@@ -157,7 +159,9 @@
     X(LOADING)  /* chosen, its missing chunks are on their way */                                  \
     X(RUNNING)  /* its gate is open */                                                             \
     X(DRAINING) /* its gate is closed, it is not yet known to be quiet: nothing of it may move */  \
-    X(GONE)     /* its connection ended; what it held is being put away */
+    X(GONE)     /* its connection ended; what it held is being put away */                         \
+    X(LOST)     /* of a daemon that has ended: its program has yet to come back, and may have      \
+                   mapped what the ledger says: nothing of that moves */
 #define GM_APP_EVENTS(X)                                                                           \
     X(JOIN)    /* a program said HELLO */                                                          \
     X(CHOSEN)  /* it came into the scheduler's set */                                              \
@@ -166,7 +170,10 @@
     X(QUIET)   /* it drained */                                                                    \
     X(BUSY)    /* it did not drain in time */                                                      \
     X(LEAVE)   /* its connection ended */                                                          \
-    X(END)     /* nothing of it is left */
+    X(END)     /* nothing of it is left */                                                         \
+    X(AWAIT)   /* this daemon has taken its memory over */                                         \
+    X(RETURN)  /* its program has come back, and is quiet */                                       \
+    X(RAN_ON)  /* ... and was not */
 #define GM_APP_TURNS(X)                                                                            \
     X(UNUSED, JOIN, PAUSED)                                                                        \
     X(PAUSED, CHOSEN, LOADING)                                                                     \
@@ -179,7 +186,11 @@
     X(LOADING, LEAVE, GONE)                                                                        \
     X(RUNNING, LEAVE, GONE)                                                                        \
     X(DRAINING, LEAVE, GONE)                                                                       \
-    X(GONE, END, UNUSED)
+    X(GONE, END, UNUSED)                                                                           \
+    X(UNUSED, AWAIT, LOST)                                                                         \
+    X(LOST, RETURN, PAUSED)                                                                        \
+    X(LOST, RAN_ON, RUNNING)                                                                       \
+    X(LOST, LEAVE, GONE)
 
 /* clang-format off */
 #define GM_MODEL_NAME(NAME, words) GM_MODEL_##NAME,

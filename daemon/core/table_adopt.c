@@ -33,8 +33,11 @@ static const char *adopt_apps(struct gm_table *table, struct gm_adoption *adopti
         const enum gm_ledger_outcome is = gm_ledger_app(adoption->from, app, &uid);
         if (is == GM_LEDGER_BROKEN)
             return fault(adoption, GM_LEDGER_APP, app, "an app is broken");
-        if (is == GM_LEDGER_IS && !gm_table_add_app(table, app, uid))
+        if (is != GM_LEDGER_IS)
+            continue;
+        if (!gm_table_add_app(table, app, uid))
             return fault(adoption, GM_LEDGER_APP, app, "there are more users than apps");
+        gm_table_set_lost(table, app, true);
     }
     return NULL;
 }
@@ -159,10 +162,30 @@ static void end_map(struct gm_table *table, uint32_t chunk)
 
 static const char *place_in_frame(struct gm_table *table, uint32_t chunk, uint32_t frame)
 {
-    if (!can_have(table, chunk, frame, false))
+    const uint32_t mapper = table->frames[frame].mapper;
+    if (!can_have(table, chunk, frame, false) ||
+        (mapper != GM_NONE && mapper != table->chunks[chunk].app))
         return "a chunk is in a frame that it cannot have";
     gm_table_fill(table, chunk, frame);
     end_map(table, chunk);
+    return NULL;
+}
+
+/* Its copy out did not end. Its app has unmapped it, and another one may have mapped the frame. */
+static const char *place_leaving(struct gm_table *table, const struct gm_adoption *adoption,
+                                 uint32_t chunk, const struct gm_ledger_place *place)
+{
+    const uint32_t mapper = table->frames[place->index].mapper;
+    if (place->page >= adoption->pages)
+        return "a chunk leaves for what is behind the pinned memory";
+    if (!can_have(table, chunk, place->index, false))
+        return "a chunk leaves a frame that it cannot have";
+    gm_table_fill(table, chunk, place->index);
+    end_map(table, chunk);
+    gm_table_evict(table, chunk, place->page);
+    gm_table_end_map(table, chunk, false);
+    if (mapper != GM_NONE)
+        gm_frame_at(table, place->index)->mapper = mapper;
     return NULL;
 }
 
@@ -200,7 +223,8 @@ static const char *fix(struct gm_table *table, const struct gm_adoption *adoptio
     /* Frames alone: it was being shared, and its program asks again. */
     if (allocation.share != 0 && gm_chunk_is_settled(&table->chunks[chunk])) {
         gm_table_fix_chunk(table, chunk, frame.share);
-    } else if (table->chunks[chunk].state == GM_CHUNK_ON_HOST) {
+    } else if (table->chunks[chunk].state == GM_CHUNK_ON_HOST &&
+               !gm_ledger_has_import(adoption->from, table->chunks[chunk].app, index)) {
         gm_table_unmap(table, chunk);
         end_map(table, chunk);
     }
@@ -217,10 +241,13 @@ static const char *adopt_places(struct gm_table *table, struct gm_adoption *adop
         if (table->chunks[i].state == GM_CHUNK_UNUSED)
             continue;
         gm_ledger_chunk(adoption->from, i, &allocation, &ordinal, &place);
-        place = gm_ledger_resolve(place, adoption->ended);
+        if (place.where != GM_LEDGER_OUT || adoption->ended >= place.number)
+            place = gm_ledger_resolve(place, adoption->ended);
         gm_table_put(table, i, place.is_on_host);
         if (place.where == GM_LEDGER_IN_FRAME)
             wrong = place_in_frame(table, i, place.index);
+        else if (place.where == GM_LEDGER_OUT)
+            wrong = place_leaving(table, adoption, i, &place);
         else if (place.where == GM_LEDGER_AT_PAGE)
             wrong = place_at_page(table, adoption, scratch, i, &place);
         if (!wrong)
@@ -243,7 +270,7 @@ static void adopt_rest(struct gm_table *table, const struct gm_adoption *adoptio
             gm_table_fix_frame(table, i, is.share);
         } else if (is.is_condemned || is.is_host) {
             gm_table_condemn_frame(table, i, GM_NONE);
-        } else {
+        } else if (!gm_table_is_awaited(table, i)) {
             gm_table_free_frame(table, i);
             gm_table_soil_frame(table, i);
         }
@@ -305,6 +332,38 @@ const char *gm_table_adopt(struct gm_table *table, struct gm_adoption *adoption)
     adopt_imports(table, adoption);
     list_unused(table);
     return gm_table_check(table);
+}
+
+/* ---- into a new ledger ---- */
+
+static void commit_allocation(const struct gm_table *table, uint32_t at)
+{
+    const struct gm_allocation *allocation = &table->allocations[at];
+    uint32_t ordinal = 0;
+    gm_ledger_begin_allocation(&table->ledger, at, allocation->va, allocation->bytes);
+    for (uint32_t c = allocation->first; c != GM_NONE; c = table->chunks[c].sibling) {
+        gm_ledger_add_chunk(&table->ledger, c, at, ordinal++);
+        gm_table_commit_place(table, c);
+    }
+    gm_ledger_commit_allocation(&table->ledger, at, allocation->app, false);
+}
+
+void gm_table_commit_all(const struct gm_table *table)
+{
+    for (uint32_t app = 0; app < table->max_apps; app++)
+        if (table->apps[app].is_used)
+            gm_ledger_set_app(&table->ledger, app, table->pools[table->apps[app].pool].uid);
+    for (uint32_t i = 0; i < table->max_frames; i++) {
+        if (table->frames[i].state == GM_FRAME_UNUSED)
+            continue;
+        gm_table_commit_frame(table, i);
+        for (uint32_t app = 0; app < table->max_apps; app++)
+            if (table->apps[app].is_used && gm_table_has_import(table, app, i))
+                gm_ledger_set_import(&table->ledger, app, i, true);
+    }
+    for (uint32_t at = 0; at < table->max_chunks; at++)
+        if (table->allocations[at].chunks > 0)
+            commit_allocation(table, at);
 }
 
 /* ---- the same in all that is durable ---- */

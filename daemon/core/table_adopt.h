@@ -3,10 +3,12 @@
  * checked, and nothing guessed: one thing that cannot be refuses the whole.
  *
  * What was under way has not happened: a chunk that was coming is where it came from, one that was
- * copied out is where `ended` says. Chunks of allocations that were being made, or freed, are
- * nobody's: their programs ask again. Frames without a chunk are free, and dirty; what is shared
- * stays fixed; what was condemned is. Whether a program has a chunk mapped is not known: on the GPU
- * it counts as mapped, on the host not, unless it is shared.
+ * copied out is where `ended` says; in its frame, it leaves that again, to the same pages. Chunks
+ * of allocations that were being made, or freed, are nobody's: their programs ask again. Frames
+ * without a chunk are free, and dirty; what is shared stays fixed; what was condemned is. Whether a
+ * program has a chunk mapped is not known: it counts as mapped on the GPU; on the host if it has an
+ * import. All apps are lost, and a frame that one of them may have mapped, and in which no data of
+ * it is, is nobody's until that has come back.
  */
 #ifndef GM_CORE_TABLE_ADOPT_H
 #define GM_CORE_TABLE_ADOPT_H
@@ -30,6 +32,9 @@ size_t gm_adoption_words(uint32_t max_chunks, uint32_t pages);
  * or more. NULL; or what is wrong, in one line: then the table is of no use.
  */
 const char *gm_table_adopt(struct gm_table *table, struct gm_adoption *adoption);
+
+/* Into the ledger, which has nothing yet: all that the table has, which was adopted just now. */
+void gm_table_commit_all(const struct gm_table *table);
 
 /* The two agree in all that is durable. NULL; or where they differ. For tests. */
 const char *gm_table_compare(const struct gm_table *table, const struct gm_table *other);

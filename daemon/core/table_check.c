@@ -22,6 +22,12 @@ static const char *check_frame(const struct gm_table *table, uint32_t index)
         return "a frame waits to end that is not condemned";
     if (frame->share != 0 && frame->state != GM_FRAME_USED)
         return "a fixed frame is not in use";
+    if (frame->mapper != GM_NONE && frame->state != GM_FRAME_USED &&
+        frame->state != GM_FRAME_LEAVING)
+        return "a frame that is not in use is mapped by an app";
+    if (frame->state == GM_FRAME_USED && frame->chunk == GM_NONE && frame->share == 0 &&
+        !gm_table_is_awaited(table, index))
+        return "a frame is in use for nobody";
     if (frame->chunk == GM_NONE)
         return NULL;
     const struct gm_chunk *chunk = &table->chunks[frame->chunk];

@@ -464,6 +464,43 @@ void gm_table_fix_chunk(struct gm_table *table, uint32_t index, uint32_t share)
     list_chunk(table, index);
 }
 
+void gm_table_commit_place(const struct gm_table *table, uint32_t index)
+{
+    const struct gm_chunk *chunk = &table->chunks[index];
+    const bool is_in_frame = chunk->tier == GM_TIER_GPU;
+    const bool is_leaving = chunk->state == GM_CHUNK_LEAVING;
+    const struct gm_ledger_place place = {
+        .where = is_leaving                    ? GM_LEDGER_OUT
+                 : is_in_frame                 ? GM_LEDGER_IN_FRAME
+                 : chunk->tier == GM_TIER_NONE ? GM_LEDGER_NOWHERE
+                                               : GM_LEDGER_AT_PAGE,
+        .tier = is_in_frame ? GM_TIER_NONE : (enum gm_tier)chunk->tier,
+        .index = is_in_frame ? chunk->frame : chunk->page,
+        .page = chunk->page,
+        .number = GM_LEDGER_NEVER,
+        .is_on_host = chunk->is_on_host};
+    if (!chunk->is_freed)
+        gm_ledger_set_place(&table->ledger, index, &place);
+}
+
+/* It leaves its frame, which others may write as soon as copy out number `fence` has ended. */
+static void commit_leaving(const struct gm_table *table, const struct gm_chunk *chunk,
+                           uint32_t index, uint64_t fence)
+{
+    const bool has_page = chunk->page != GM_NONE;
+    const struct gm_ledger_place place = {.where = fence != 0 ? GM_LEDGER_OUT
+                                                   : has_page ? GM_LEDGER_AT_PAGE
+                                                              : GM_LEDGER_NOWHERE,
+                                          .tier = fence == 0 && has_page ? GM_TIER_PINNED
+                                                                         : GM_TIER_NONE,
+                                          .index = fence != 0 ? chunk->frame : chunk->page,
+                                          .page = chunk->page,
+                                          .number = fence,
+                                          .is_on_host = chunk->is_on_host};
+    if (!chunk->is_freed)
+        gm_ledger_set_place(&table->ledger, index, &place);
+}
+
 static void count_unmaps(struct gm_table *table, uint32_t app, uint32_t chunks, uint64_t bytes)
 {
     gm_app_at(table, app)->unmaps += chunks;
@@ -500,7 +537,11 @@ bool gm_table_evict(struct gm_table *table, uint32_t index, uint32_t page)
 bool gm_table_undo(struct gm_table *table, uint32_t index)
 {
     table->is_plan_stale = true; /* it has counted on the frame */
-    return ask(table, index, GM_CHUNK_EV_UNDO);
+    if (!ask(table, index, GM_CHUNK_EV_UNDO))
+        return false;
+    gm_table_commit_place(table,
+                          index); /* the ledger had it as leaving, if an adopted copy out failed */
+    return true;
 }
 
 bool gm_table_fill(struct gm_table *table, uint32_t index, uint32_t frame)
@@ -575,40 +616,6 @@ void gm_table_map_again(struct gm_table *table, uint32_t index)
     chunk->copy_pending = chunk->is_given_up = false;
 }
 
-/* Where its data is, as it rests. */
-static void commit_place(struct gm_table *table, uint32_t index)
-{
-    const struct gm_chunk *chunk = &table->chunks[index];
-    const bool is_in_frame = chunk->tier == GM_TIER_GPU;
-    const struct gm_ledger_place place = {
-        .where = is_in_frame                   ? GM_LEDGER_IN_FRAME
-                 : chunk->tier == GM_TIER_NONE ? GM_LEDGER_NOWHERE
-                                               : GM_LEDGER_AT_PAGE,
-        .tier = is_in_frame ? GM_TIER_NONE : (enum gm_tier)chunk->tier,
-        .index = is_in_frame ? chunk->frame : chunk->page,
-        .is_on_host = chunk->is_on_host};
-    if (!chunk->is_freed)
-        gm_ledger_set_place(&table->ledger, index, &place);
-}
-
-/* It leaves its frame, which others may write as soon as copy out number `fence` has ended. */
-static void commit_leaving(struct gm_table *table, const struct gm_chunk *chunk, uint32_t index,
-                           uint64_t fence)
-{
-    const bool has_page = chunk->page != GM_NONE;
-    const struct gm_ledger_place place = {.where = fence != 0 ? GM_LEDGER_OUT
-                                                   : has_page ? GM_LEDGER_AT_PAGE
-                                                              : GM_LEDGER_NOWHERE,
-                                          .tier = fence == 0 && has_page ? GM_TIER_PINNED
-                                                                         : GM_TIER_NONE,
-                                          .index = fence != 0 ? chunk->frame : chunk->page,
-                                          .page = chunk->page,
-                                          .number = fence,
-                                          .is_on_host = chunk->is_on_host};
-    if (!chunk->is_freed)
-        gm_ledger_set_place(&table->ledger, index, &place);
-}
-
 bool gm_table_settle(struct gm_table *table, uint32_t index)
 {
     struct gm_chunk *chunk = gm_chunk_at(table, index);
@@ -620,7 +627,7 @@ bool gm_table_settle(struct gm_table *table, uint32_t index)
     if (!gm_table_turn_chunk(table, index, has_failed ? GM_CHUNK_EV_FAIL : GM_CHUNK_EV_DONE))
         return false;
     if (!has_failed)
-        commit_place(table, index);
+        gm_table_commit_place(table, index);
     return true;
 }
 

@@ -20,6 +20,8 @@ void gm_table_prove(struct gm_table *table, uint32_t chunk, bool is_proved);
 void gm_table_sort(struct gm_table *table, uint32_t app,
                    uint64_t (*next)(const struct gm_table *table, uint32_t chunk));
 
+/* Where its data is, as it rests; or as it leaves, before its copy out has begun. */
+void gm_table_commit_place(const struct gm_table *table, uint32_t chunk);
 /* Its eviction begins: its app is to unmap it, and its data goes to `page`, where its shadow is if
  * it has one. */
 bool gm_table_evict(struct gm_table *table, uint32_t chunk, uint32_t page);

@@ -44,8 +44,7 @@ static void count_fixed(struct gm_table *table, const struct gm_frame *frame, ui
     table->orphaned += bytes; /* likewise */
 }
 
-/* As it is now. */
-static void commit_frame(const struct gm_table *table, uint32_t index)
+void gm_table_commit_frame(const struct gm_table *table, uint32_t index)
 {
     const struct gm_frame *frame = &table->frames[index];
     gm_ledger_set_frame(
@@ -53,6 +52,7 @@ static void commit_frame(const struct gm_table *table, uint32_t index)
         &(struct gm_ledger_frame){.share = frame->share,
                                   .page = frame->page,
                                   .uid = table->pools[frame->pool].uid,
+                                  .mapper = frame->mapper,
                                   .class = frame->class,
                                   .is_host = frame->is_host,
                                   .is_condemned = frame->state == GM_FRAME_CONDEMNED});
@@ -63,7 +63,16 @@ void gm_table_fix_frame(struct gm_table *table, uint32_t index, uint32_t share)
     struct gm_frame *frame = gm_frame_at(table, index);
     frame->share = share;
     count_fixed(table, frame, gm_class_bytes(frame->class));
-    commit_frame(table, index);
+    gm_table_commit_frame(table, index);
+}
+
+static void set_mapper(struct gm_table *table, uint32_t index, uint32_t app)
+{
+    struct gm_frame *frame = gm_frame_at(table, index);
+    if (frame->mapper == app)
+        return;
+    frame->mapper = app;
+    gm_table_commit_frame(table, index);
 }
 
 static void unfix(struct gm_table *table, struct gm_frame *frame)
@@ -141,8 +150,9 @@ bool gm_table_turn_frame(struct gm_table *table, uint32_t index, enum gm_frame_e
                                  .id = index,
                                  .app = frame->chunk == GM_NONE ? GM_NONE
                                                                 : table->chunks[frame->chunk].app};
-    const bool is_possible = (event != GM_FRAME_EV_GIVE || frame->share == 0) &&
-                             (event != GM_FRAME_EV_ORPHAN || frame->share != 0);
+    const bool is_possible =
+        (event != GM_FRAME_EV_GIVE || frame->share == 0) &&
+        (event != GM_FRAME_EV_ORPHAN || frame->share != 0 || gm_table_is_awaited(table, index));
     const uint8_t to = gm_table_next(table, turn, is_possible);
     if (to == GM_TURN_ILLEGAL)
         return false;
@@ -160,6 +170,7 @@ static uint32_t new_frame(struct gm_table *table, uint32_t pool, unsigned class,
     table->free_frame = frame->next;
     memset(frame, 0, sizeof *frame);
     frame->chunk = frame->next = frame->prev = frame->page = frame->exit_of = GM_NONE;
+    frame->mapper = GM_NONE;
     frame->pool = pool;
     frame->class = (uint8_t) class;
     frame->is_host = is_host;
@@ -176,7 +187,7 @@ uint32_t gm_table_add_frame(struct gm_table *table, uint32_t pool, unsigned clas
     if (index == GM_NONE)
         return GM_NONE;
     table->allocated += gm_class_bytes(class);
-    commit_frame(table, index);
+    gm_table_commit_frame(table, index);
     return index;
 }
 
@@ -189,9 +200,11 @@ bool gm_table_adopt_frame(struct gm_table *table, uint32_t slot, const struct gm
     new_frame(table, pool, is->class, is->is_host);
     gm_frame_at(table, slot)->page = is->page;
     gm_frame_at(table, slot)->is_dirty = true;
+    if (is->mapper != GM_NONE && table->apps[is->mapper].is_used)
+        gm_frame_at(table, slot)->mapper = is->mapper;
     table->allocated += is->is_host ? 0 : gm_class_bytes(is->class);
     table->budget = table->budget > table->allocated ? table->budget : table->allocated;
-    commit_frame(table, slot);
+    gm_table_commit_frame(table, slot);
     return true;
 }
 
@@ -202,7 +215,7 @@ uint32_t gm_table_add_host_frame(struct gm_table *table, uint32_t index)
     if (frame == GM_NONE)
         return GM_NONE;
     gm_frame_at(table, frame)->page = chunk->page;
-    commit_frame(table, frame);
+    gm_table_commit_frame(table, frame);
     return frame;
 }
 
@@ -242,16 +255,32 @@ bool gm_table_take_frame(struct gm_table *table, uint32_t index, uint32_t chunk)
         gm_chunk_at(table, chunk)->page = frame->page;
     } else {
         count_device(table, table->chunks[chunk].app, gm_class_bytes(frame->class));
+        set_mapper(table, index, table->chunks[chunk].app);
     }
     return true;
 }
 
 bool gm_table_free_frame(struct gm_table *table, uint32_t index)
 {
+    if (gm_table_is_awaited(table, index)) {
+        gm_table_orphan_frame(table, index);
+        return true;
+    }
     if (!gm_table_turn_frame(table, index, GM_FRAME_EV_GIVE))
         return false;
     leave_chunk(table, index);
+    set_mapper(table, index, GM_NONE);
     return true;
+}
+
+void gm_table_set_lost(struct gm_table *table, uint32_t app, bool is_lost)
+{
+    gm_app_at(table, app)->is_lost = is_lost;
+    for (uint32_t i = 0; i < table->max_frames && !is_lost; i++)
+        if (table->frames[i].state == GM_FRAME_USED && table->frames[i].chunk == GM_NONE &&
+            table->frames[i].share == 0 && table->frames[i].mapper == app)
+            gm_table_free_frame(table, i);
+    table->is_plan_stale = true;
 }
 
 void gm_table_clean_frame(struct gm_table *table, uint32_t index, uint64_t clear)
@@ -289,7 +318,8 @@ bool gm_table_condemn_frame(struct gm_table *table, uint32_t index, uint32_t exi
     table->ending -= gm_frame_ending(frame);
     frame->exit_of = exit_of;
     table->ending += gm_frame_ending(frame);
-    commit_frame(table, index);
+    frame->mapper = GM_NONE;
+    gm_table_commit_frame(table, index);
     table->is_plan_stale = true; /* it may have counted on a free one */
     return true;
 }
@@ -302,7 +332,7 @@ void gm_table_keep_frame(struct gm_table *table, uint32_t index)
         !gm_table_turn_frame(table, index, GM_FRAME_EV_KEEP))
         return;
     frame->drops = frame->silent = 0;
-    commit_frame(table, index);
+    gm_table_commit_frame(table, index);
     table->is_plan_stale = true;
 }
 

@@ -12,15 +12,18 @@ uint32_t gm_table_add_frame(struct gm_table *table, uint32_t pool, unsigned clas
 uint32_t gm_table_add_host_frame(struct gm_table *table, uint32_t chunk);
 /* Its memory is gone. */
 void gm_table_end_frame(struct gm_table *table, uint32_t frame);
-/* Into its pool's free list. The fence stays. False, of this and the next two: not legal; on_turn
- * is told, and nothing has changed. */
+/* Into its pool's free list; or, if an app that is lost may have it mapped, USED without a chunk
+ * until that is not lost any more. The fence stays. False, of this and the next two: not legal;
+ * on_turn is told, and nothing has changed. */
 bool gm_table_free_frame(struct gm_table *table, uint32_t frame);
+/* The app has yet to come back; or it has, and has unmapped what is not its own any more. */
+void gm_table_set_lost(struct gm_table *table, uint32_t app, bool is_lost);
 /* A free frame is clear when copies in up to number `clear` have ended. */
 void gm_table_clean_frame(struct gm_table *table, uint32_t frame, uint64_t clear);
 /* A free frame is not clear after all. */
 void gm_table_soil_frame(struct gm_table *table, uint32_t frame);
-/* The chunk of a fixed frame has ended; others still map the frame. It stays USED, without a chunk.
- */
+/* The chunk of a frame has ended, or left it; others still map the frame: it is fixed, or
+ * gm_table_is_awaited. It stays USED, without a chunk. */
 void gm_table_orphan_frame(struct gm_table *table, uint32_t frame);
 /* From the free list to `chunk`, which makes it dirty. */
 bool gm_table_take_frame(struct gm_table *table, uint32_t frame, uint32_t chunk);
@@ -62,6 +65,8 @@ static inline uint8_t gm_table_next(const struct gm_table *table, struct gm_turn
 /* A frame as the ledger has it, in its slot, which is unused: USED without a chunk. False: no pool
  * is left. */
 bool gm_table_adopt_frame(struct gm_table *table, uint32_t slot, const struct gm_ledger_frame *is);
+/* Into the ledger, as it is now. */
+void gm_table_commit_frame(const struct gm_table *table, uint32_t frame);
 /* The one setter of a frame's state. False: the event is not legal in it. */
 bool gm_table_turn_frame(struct gm_table *table, uint32_t frame, enum gm_frame_event event);
 /* A settled chunk's frame is fixed, as part of `share`. */

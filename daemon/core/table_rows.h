@@ -98,6 +98,7 @@ struct gm_frame {
     uint32_t next, prev; /* in the list for its state */
     uint32_t page;       /* host frame: its pages, which end with it */
     uint32_t share;      /* it is fixed: the number of what it is part of; 0: it is not */
+    uint32_t mapper;     /* on the GPU, used: the app that was last told to map it; GM_NONE: none */
     uint32_t exit_of;    /* condemned: the app whose process must end first; GM_NONE: none */
     uint32_t drops;      /* ... DROPs that are not answered yet */
     uint32_t silent;     /* ... of those, owed by apps that do not answer */
@@ -125,6 +126,7 @@ struct gm_list {
 struct gm_table_app {
     bool is_used;
     bool is_silent;     /* it does not answer: nothing of it can be evicted now */
+    bool is_lost;       /* it has yet to come back: what it has mapped is not known */
     uint32_t pool;      /* of its uid */
     uint64_t committed; /* bytes of its live chunks */
     uint64_t most;      /* ... at any time */
@@ -215,6 +217,15 @@ static inline bool gm_table_is_held(const struct gm_table *table, uint32_t frame
     for (uint32_t app = 0; app < table->max_apps && table->silent > 0 && !is_held; app++)
         is_held = table->apps[app].is_silent && gm_table_has_import(table, app, frame);
     return is_held;
+}
+
+/* A frame on the GPU that an app may have mapped which has yet to come back, though data of another
+ * is in it, or nobody's: nobody else gets it before. */
+static inline bool gm_table_is_awaited(const struct gm_table *table, uint32_t index)
+{
+    const struct gm_frame *frame = &table->frames[index];
+    return frame->mapper != GM_NONE && table->apps[frame->mapper].is_lost &&
+           (frame->chunk == GM_NONE || table->chunks[frame->chunk].app != frame->mapper);
 }
 
 static inline bool gm_table_has_drop(const struct gm_table *table, uint32_t app, uint32_t frame)

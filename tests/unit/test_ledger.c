@@ -172,7 +172,8 @@ static void test_out(void **state)
     assert_int_equal(made->chunks[0].page, 16);
 }
 
-/* What is freed is nobody's at once. */
+/* What is freed is nobody's at once; its frame is when its program has come back, which may have it
+ * mapped. */
 static void test_freed(void **state)
 {
     (void)state;
@@ -181,8 +182,93 @@ static void test_freed(void **state)
     gm_table_free_allocation(table, 0, (struct gm_last_word){.kind = GM_LAST_FREED});
     assert_null(read_it(0));
     assert_int_equal(made->apps[0].chunks, 0);
+    assert_int_equal(made->frames[0].state, GM_FRAME_USED);
+    assert_int_equal(made->frames[0].chunk, GM_NONE);
+    gm_table_set_lost(made, 1, false);
+    assert_int_equal(made->frames[0].state, GM_FRAME_USED);
+    gm_table_set_lost(made, 0, false);
     assert_int_equal(made->frames[0].state, GM_FRAME_FREE);
+    assert_true(made->frames[0].is_dirty);
+    assert_null(gm_table_check(made));
     assert_int_equal(made->apps[1].chunks, 3);
+}
+
+/* A copy out that did not end, and another program has been told to map the frame: the chunk leaves
+ * it again, and nobody has it before that program has come back. */
+static void test_mapper(void **state)
+{
+    (void)state;
+    assert_true(gm_table_add_app(table, 0, 1000) && gm_table_add_app(table, 1, 1000));
+    gm_table_add_allocation(table, 0, VA, GM_CHUNK_MAX);
+    gm_table_add_allocation(table, 1, VA, GM_CHUNK_MAX);
+    const uint32_t frame = fill(0);
+    assert_true(gm_table_evict(table, 0, 16));
+    gm_table_end_map(table, 0, false);
+    gm_table_begin_copy(table, 0);
+    gm_table_leave_frame(table, 0, 9);
+    assert_int_equal(table->frames[frame].state, GM_FRAME_FREE);
+    assert_true(gm_table_fill(table, 1, frame));
+    gm_table_import(table, frame, 1);
+    assert_null(read_it(8));
+    assert_int_equal(made->chunks[0].state, GM_CHUNK_LEAVING);
+    assert_int_equal(made->chunks[0].frame, frame);
+    assert_int_equal(made->chunks[0].page, 16);
+    assert_int_equal(made->chunks[1].state, GM_CHUNK_AWAY);
+    gm_table_leave_frame(made, 0, 1);
+    assert_true(gm_table_settle(made, 0));
+    assert_int_equal(made->frames[frame].state, GM_FRAME_USED);
+    assert_int_equal(made->frames[frame].chunk, GM_NONE);
+    gm_table_set_lost(made, 0, false);
+    assert_int_equal(made->frames[frame].state, GM_FRAME_USED);
+    assert_null(gm_table_check(made));
+    gm_table_set_lost(made, 1, false);
+    assert_int_equal(made->frames[frame].state, GM_FRAME_FREE);
+    assert_null(gm_table_check(made));
+    /* It has ended: that program's, or nobody's. */
+    assert_null(read_it(9));
+    assert_int_equal(made->chunks[0].state, GM_CHUNK_AWAY);
+    assert_int_equal(made->frames[frame].state, GM_FRAME_USED);
+    assert_int_equal(made->frames[frame].mapper, 1);
+    /* Data that rests is in no frame of another program's. */
+    gm_ledger_set_place(&ledger, 0,
+                        &(struct gm_ledger_place){.where = GM_LEDGER_IN_FRAME, .index = frame});
+    assert_string_equal(read_it(9), "a chunk is in a frame that it cannot have");
+}
+
+/* A table that was read, written whole, and read again is the same. */
+static void test_again(void **state)
+{
+    (void)state;
+    test_mapper(state);
+    gm_ledger_set_place(
+        &ledger, 0,
+        &(struct gm_ledger_place){.where = GM_LEDGER_OUT, .index = 0, .page = 16, .number = 9});
+    gm_table_add_allocation(table, 0, VA + (1ull << 40), GM_CHUNK_MAX + 3 * GM_CHUNK_MIN);
+    copied_to(2, GM_TIER_DISK, 77);
+    copied_to(3, GM_TIER_PINNED, 5);
+    gm_table_put(table, 3, true);
+    assert_true(gm_table_map(table, 3, gm_table_add_host_frame(table, 3)));
+    gm_table_import(table, table->chunks[3].frame, 0);
+    for (uint64_t ended = 8; ended <= 9; ended++) {
+        assert_null(read_it(ended));
+        void *other = calloc(1, bytes), *again = calloc(1, gm_table_size(APPS, CHUNKS, FRAMES));
+        assert_true(other && again);
+        struct gm_ledger whole = ledger, from;
+        gm_ledger_init(&whole, other);
+        gm_table_keep_ledger(made, &whole);
+        gm_table_commit_all(made);
+        struct gm_table *second = gm_table_init(again, APPS, CHUNKS, FRAMES, 0);
+        assert_null(gm_ledger_open(&from, other, bytes, &most));
+        struct gm_adoption once_more = {.from = &from, .pages = PAGES, .scratch = scratch};
+        assert_null(gm_table_adopt(second, &once_more));
+        assert_null(gm_table_compare(made, second));
+        for (uint32_t i = 0; i < FRAMES; i++)
+            assert_int_equal(made->frames[i].mapper, second->frames[i].mapper);
+        for (uint32_t i = 0; i < CHUNKS; i++)
+            assert_int_equal(made->chunks[i].state, second->chunks[i].state);
+        free(other);
+        free(again);
+    }
 }
 
 /* A table of it says nothing of allocations whose chunks were being made: at each store. */
@@ -361,9 +447,17 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        LEDGER(test_places), LEDGER(test_out),   LEDGER(test_freed),
-        LEDGER(test_stores), LEDGER(test_head),  LEDGER(test_flips),
-        LEDGER(test_cost),   LEDGER(test_share), cmocka_unit_test(test_hostile),
+        LEDGER(test_places),
+        LEDGER(test_out),
+        LEDGER(test_freed),
+        LEDGER(test_mapper),
+        LEDGER(test_again),
+        LEDGER(test_stores),
+        LEDGER(test_head),
+        LEDGER(test_flips),
+        LEDGER(test_cost),
+        LEDGER(test_share),
+        cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
