@@ -5,6 +5,8 @@
 
 #include "daemon/profile/fit.h"
 
+/* Parts per 10,000 of what launches touch that templates may miss, as of what is shipped. */
+#define MISSED_MOST 50u
 #define OBSERVED_MOST 64u /* different launches that an argument is learned from */
 #define NONE_LEAST 4u     /* launches without a touch after which an argument is not touched */
 #define DENSE 16u         /* of one row, all but one in so many pages are touched */
@@ -405,6 +407,21 @@ static void tell(struct gm_profile_kernel *kernel, const struct gm_lesson *lesso
     }
 }
 
+/*
+ * Templates that miss what addresses alone foresee are worse than none: what is missed is read over
+ * the link. (Two launches of a different size teach a fixed one.) Then the kernel is predicted by
+ * addresses.
+ */
+static void forget_what_misses(struct gm_profile_kernel *learned, struct gm_lesson *lesson)
+{
+    struct gm_verdict *by = lesson->verdict;
+    if (gm_judge_parts(by[GM_JUDGE_PROFILE].missed, &by[GM_JUDGE_PROFILE]) <=
+        gm_judge_parts(by[GM_JUDGE_ADDRESSES].missed, &by[GM_JUDGE_ADDRESSES]) + MISSED_MOST)
+        return;
+    learned->n = 0;
+    by[GM_JUDGE_PROFILE] = by[GM_JUDGE_ADDRESSES];
+}
+
 static bool learn(const struct gm_recorded_kernel *recorded, const struct launches *launches,
                   struct gm_profile_kernel *learned, struct gm_lesson *lesson)
 {
@@ -428,10 +445,12 @@ static bool learn(const struct gm_recorded_kernel *recorded, const struct launch
     free(argument);
     free(columns);
     is_good = is_good && judge(launches, learned, lesson);
-    if (is_good)
+    if (is_good) {
+        forget_what_misses(learned, lesson);
         tell(learned, lesson, launches->n);
-    else
+    } else {
         gm_profile_free_kernel(learned);
+    }
     return is_good;
 }
 

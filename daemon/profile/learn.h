@@ -9,7 +9,8 @@
  *   3. Its start, size, distance and number are fitted to words of the arguments and dimensions of
  *      the launch (fit.h). What does not fit is `other`.
  *
- * Every second launch is learned from; the rest says how good that is. Pure: calls fit.h, judge.h
+ * Every second launch is learned from; the rest says how good that is. Where it misses what the
+ * addresses alone foresee, it is forgotten. Pure: calls fit.h, judge.h
  * and the C library.
  */
 #ifndef GM_DAEMON_PROFILE_LEARN_H

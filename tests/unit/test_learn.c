@@ -337,6 +337,7 @@ static void test_few(void **state)
     kernel(0, "once");
     kernel(1, "never");
     kernel(2, "same");
+    kernel(3, "grows");
     const uint64_t va = alloc(64 * MIB) + 512;
     address(va), integer(1 << 22);
     touch(va, 16 * MIB);
@@ -346,8 +347,15 @@ static void test_few(void **state)
         touch(va, 5000);
         launch(2, 1, 1);
     }
+    for (unsigned i = 0; i < 2; i++) { /* one to learn from, and it was small */
+        address(va);
+        touch(va, i == 0 ? 5000 : 16 * MIB);
+        launch(3, 1, 1);
+    }
     learn();
-    assert_int_equal(profile.n, 2); /* who never ran is not in it */
+    assert_int_equal(profile.n, 3); /* who never ran is not in it */
+    assert_int_equal(learned(3)->n, 0);
+    assert_int_equal(learned(3)->missed, 0); /* as by addresses */
     assert_int_equal(learned(0)->missed, GM_PROFILE_UNKNOWN);
     assert_string_equal(template_of(0, 0), "0 0+4/1*w8 0 1"); /* 16 MiB explain themselves */
     assert_true(strncmp(template_of(2, 0), "0 ", 2) == 0);
