@@ -33,7 +33,9 @@
 #include "daemon/service/control.h"
 #include "daemon/engine/machine.h"
 #include "daemon/memory/files.h"
+#include "daemon/memory/kept.h"
 #include "daemon/service/give_back.h"
+#include "daemon/service/keeping.h"
 #include "daemon/service/options_load.h"
 #include "daemon/service/past.h"
 #include "daemon/service/process.h"
@@ -104,6 +106,7 @@ static void start_watchdog(uv_loop_t *loop, uv_timer_t *watchdog)
 struct signals {
     uv_signal_t term, interrupt, hangup;
     struct gm_machine *machine; /* while the daemon serves */
+    struct gm_kept *kept;
     struct gm_sessions *sessions;
     struct gm_reload *reload;
     bool is_stopping, is_saved, is_lost;
@@ -144,7 +147,10 @@ static void on_stop(uv_signal_t *handle, int number)
         uv_stop(handle->loop);
         return;
     }
-    give_back(signals);
+    if (gm_kept_is_connected(signals->kept)) /* the next daemon takes all over */
+        uv_stop(handle->loop);
+    else
+        give_back(signals);
 }
 
 static void on_hangup(uv_signal_t *handle, int number)
@@ -289,14 +295,73 @@ static void name_mps(const struct gm_options *options, char *path, size_t size)
 }
 
 /*
- * The lifeline. Programs have its reading end, and the daemon the other: it hangs up when this
- * process is gone, and with it the memory that programs have from it. Made first, for a dying
- * process closes its files in the order of their numbers.
+ * The lifeline. Programs have its reading end; the daemon and the keeper the other: it hangs up
+ * when neither process is there, and with them the memory that programs have from them. Without a
+ * keeper it is made first, for a dying process closes its files in the order of their numbers.
  */
+enum { LIFELINE_PROGRAMS, LIFELINE_OWN };
+
+/* That of the daemon before, if programs have it. 0 or -errno. */
+static int keep_lifeline(struct gm_kept *kept, int lifeline[2])
+{
+    uint64_t id;
+    const int programs = gm_kept_claim(kept, GM_KEPT_LIFELINE, 0, LIFELINE_PROGRAMS, &id);
+    const int own = gm_kept_claim(kept, GM_KEPT_LIFELINE, 0, LIFELINE_OWN, &id);
+    if (programs >= 0 && own >= 0) {
+        close(lifeline[0]);
+        close(lifeline[1]);
+        lifeline[0] = programs;
+        lifeline[1] = own;
+        return 0;
+    }
+    const int error = gm_kept_put(kept, GM_KEPT_LIFELINE, 0, LIFELINE_PROGRAMS, 0, lifeline[0]);
+    return error ? error : gm_kept_put(kept, GM_KEPT_LIFELINE, 0, LIFELINE_OWN, 0, lifeline[1]);
+}
+
 static void end_lifeline(const int lifeline[2])
 {
     close(lifeline[0]);
     close(lifeline[1]);
+}
+
+/* Find the keeper, and what it holds of the daemon before. 0 or -errno. */
+static int begin_keeping(struct gm_keeping *keeping, struct gm_kept *kept, const char *socket,
+                         int lifeline[2], char *why, size_t size)
+{
+    int error = gm_keeping_begin(keeping, kept, socket, why, size);
+    if (error > 0)
+        return 0; /* if this daemon is lost, so is what it has swapped out */
+    if (error)
+        return error;
+    error = gm_kept_take(kept);
+    if (error == 0)
+        error = keep_lifeline(kept, lifeline);
+    if (error)
+        snprintf(why, size, "what gpumux-keeper holds cannot be taken over: %s", strerror(-error));
+    return error;
+}
+
+/* The keeper has all that programs need of this daemon. */
+static bool is_handed_on(const struct signals *signals)
+{
+    return gm_kept_is_connected(signals->kept) && !signals->is_saved &&
+           gm_sessions_apps(signals->sessions) > 0;
+}
+
+/* End as one that is killed: what is ended in order is taken from the programs, and they wait for
+ * the next daemon. */
+static _Noreturn void hand_on(const struct signals *signals, struct gm_server *server,
+                              struct gm_past *past, struct gm_journal *journal)
+{
+    gm_log(GM_LOG_INFO, "stopped: %u apps go on, or wait for the next daemon",
+           gm_sessions_apps(signals->sessions));
+    gm_kept_disconnect(signals->kept);
+    gm_server_stop(server);
+    gm_past_close(past);
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
+        gm_record_close(journal->gpu[i].record);
+    gm_log_release(true);
+    _exit(signals->is_lost ? 1 : 0);
 }
 
 static int serve(struct gm_options *options, int argc, char **argv, rlim_t files, char *why,
@@ -307,9 +372,17 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
         snprintf(why, size, "no pipe can be made: %s", strerror(errno));
         return -errno;
     }
+    struct gm_kept *kept = NULL;
+    int error = gm_kept_open(&kept);
+    if (error) {
+        snprintf(why, size, "out of memory");
+        end_lifeline(lifeline);
+        return error;
+    }
     uv_loop_t loop;
     static struct gm_reload reload;
-    struct signals signals = {.reload = &reload};
+    static struct gm_keeping keeping;
+    struct signals signals = {.reload = &reload, .kept = kept};
     struct log_clock log_clock;
     uv_timer_t watchdog;
     struct gm_server *server = NULL;
@@ -327,7 +400,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     };
     static struct gm_journal journal;
     const bool is_round_robin = options->policy == GM_POLICY_ROUND_ROBIN;
-    const struct gm_engine_config config = {
+    struct gm_engine_config config = {
         .outlet =
             {
                 .send = gm_session_send,
@@ -340,7 +413,8 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
                 .stop_of = gm_process_stop,
                 .event = gm_journal_event,
             },
-        .rejoin = {.lifeline = lifeline[0], .limit_ns = options->rejoin_limit},
+        .rejoin = {.limit_ns = options->rejoin_limit},
+        .kept = kept,
         .is_gpu_shared = options->shared_gpu,
         .budget = options->gpu_budget.bytes,
         .budget_percent = options->gpu_budget.percent,
@@ -371,9 +445,11 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
         .arg = &signals,
     };
 
-    int error = uv_loop_init(&loop);
+    error = uv_loop_init(&loop);
     if (error) {
         snprintf(why, size, "the event loop cannot be made: %s", uv_strerror(error));
+        gm_kept_close(kept);
+        end_lifeline(lifeline);
         return error;
     }
     start_log_clock(&loop, &log_clock);
@@ -392,6 +468,10 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
         if (error)
             goto no_record;
     }
+    error = begin_keeping(&keeping, kept, options->socket, lifeline, why, size);
+    if (error)
+        goto no_machine;
+    config.rejoin.lifeline = lifeline[0];
     error = gm_machine_open(&machine, &loop, &config, gpus.gpu, gpus.n, why, size);
     if (error)
         goto no_machine;
@@ -407,10 +487,13 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
         snprintf(why, size, "out of memory");
         goto no_sessions;
     }
+    gm_kept_settle(kept);
     error = gm_server_listen(server, &loop, sessions, why, size);
     if (error)
         goto no_listen;
 
+    if (gm_kept_is_connected(kept))
+        gm_keeping_watch(&keeping, &loop);
     log_ready(options, &gpus, files);
     gm_reload_init(&reload, &loop, options, &machine, argc, argv);
     gm_reload_listen(&reload, gm_sessions_config_is, sessions);
@@ -421,6 +504,9 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     signals.machine = &machine;
     uv_run(&loop, UV_RUN_DEFAULT);
     signals.machine = NULL;
+    if (is_handed_on(&signals))
+        hand_on(&signals, server, past, &journal);
+    gm_keeping_stop(&keeping);
     gm_reload_stop(&reload);
     gm_machine_halt(&machine); /* it must not go on saving when sessions end */
     error = signals.is_lost ? GPU_LOST : 0;
@@ -431,14 +517,19 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
                gm_sessions_apps(sessions));
 
 no_listen:
-    gm_server_stop(server); /* first, so that the path is free for the next daemon */
-    end_lifeline(lifeline); /* so nobody waits for this one */
+    if (error)
+        gm_kept_disconnect(kept); /* what it holds stays for the next start */
+    gm_server_stop(server);       /* first, so that the path is free for the next daemon */
+    end_lifeline(lifeline);       /* so nobody waits for this one */
     gm_sessions_stop(sessions);
 no_sessions:
     gm_mps_close(mps);
     gm_past_close(past); /* behind the sessions, whose programs it remembers */
     gm_machine_close(&machine);
 no_machine:
+    if (error)
+        gm_kept_disconnect(kept);
+    gm_kept_end(kept); /* nobody needs what it holds */
 no_record:
     for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
         gm_record_close(journal.gpu[i].record);
@@ -458,6 +549,7 @@ no_claim:
     gm_mps_free(mps);
     if (server)
         gm_server_free(server);
+    gm_kept_close(kept);
     return error;
 }
 

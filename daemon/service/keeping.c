@@ -1,0 +1,201 @@
+/* The daemon's keeper: see keeping.h. */
+#include "daemon/service/keeping.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "daemon/memory/kept.h"
+
+#define START_NS (2 * GM_SLOW * GM_S) /* for a keeper to listen: it takes 2 ms (measured) */
+#define LOOK_NS (2 * GM_MS)
+#define AGAIN_MS 1000u
+
+/* Beside this program. */
+static int find_program(char *path, size_t size)
+{
+    const ssize_t length = readlink("/proc/self/exe", path, size - 1);
+    if (length < 0)
+        return -errno;
+    path[length] = '\0';
+    char *name = strrchr(path, '/');
+    if (!name || (size_t)(name + 1 - path) + sizeof "gpumux-keeper" > size)
+        return -ENAMETOOLONG;
+    memcpy(name + 1, "gpumux-keeper", sizeof "gpumux-keeper");
+    return 0;
+}
+
+static void reap(struct gm_keeping *keeping)
+{
+    if (keeping->child > 0 && waitpid(keeping->child, NULL, WNOHANG) != 0)
+        keeping->child = 0;
+}
+
+/* It has the daemon's standard error, where it logs, and none of its files. */
+static int start(struct gm_keeping *keeping)
+{
+    char program[PATH_MAX], name[] = "gpumux-keeper", option[] = "--socket";
+    char *arguments[] = {name, option, keeping->path, NULL};
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t how;
+    int error = find_program(program, sizeof program);
+    if (error)
+        return error;
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&how);
+    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSID);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    error = -posix_spawn(&keeping->child, program, &files, &how, arguments, environ);
+    if (error)
+        keeping->child = 0;
+    posix_spawnattr_destroy(&how);
+    posix_spawn_file_actions_destroy(&files);
+    return error;
+}
+
+static bool is_nobody(int error)
+{
+    return error == -ENOENT || error == -ECONNREFUSED;
+}
+
+/* As gm_keeping_begin. */
+static int reach(struct gm_keeping *keeping, bool may_start, char *why, size_t size)
+{
+    const struct timespec pause = gm_timespec(LOOK_NS);
+    const uint64_t until = gm_now() + START_NS;
+    int error = gm_kept_connect(keeping->kept, keeping->path);
+    if (is_nobody(error) && !may_start) {
+        snprintf(why, size, "there is no gpumux-keeper");
+        return 1;
+    }
+    if (is_nobody(error)) {
+        const int none = start(keeping);
+        while (none == 0 && is_nobody(error) && gm_now() < until && keeping->child > 0) {
+            nanosleep(&pause, NULL);
+            error = gm_kept_connect(keeping->kept, keeping->path);
+            reap(keeping);
+        }
+        if (is_nobody(error)) {
+            snprintf(why, size, "gpumux-keeper cannot be started%s%s", none ? ": " : "",
+                     none ? strerror(-none) : "");
+            return 1;
+        }
+    }
+    if (error)
+        snprintf(why, size, "gpumux-keeper at %s cannot be spoken to: %s", keeping->path,
+                 strerror(-error));
+    return error;
+}
+
+int gm_keeping_begin(struct gm_keeping *keeping, struct gm_kept *kept, const char *socket,
+                     char *why, size_t size)
+{
+    *keeping = (struct gm_keeping){.kept = kept, .watched = -1};
+    if (strlen(socket) + sizeof ".keeper" > sizeof keeping->path) {
+        snprintf(why, size, "the path of the socket is too long for a gpumux-keeper beside it");
+        return 1;
+    }
+    snprintf(keeping->path, sizeof keeping->path, "%.*s.keeper", (int)sizeof keeping->path - 8,
+             socket);
+    return reach(keeping, false, why, size);
+}
+
+/* ---- while the daemon serves ---- */
+
+static void on_closed(uv_handle_t *poll)
+{
+    struct gm_keeping *keeping = poll->data;
+    close(keeping->watched);
+    keeping->watched = -1;
+}
+
+static void unwatch(struct gm_keeping *keeping)
+{
+    if (keeping->watched >= 0 && !uv_is_closing((uv_handle_t *)&keeping->poll))
+        uv_close((uv_handle_t *)&keeping->poll, on_closed);
+}
+
+/* The timer finds the rest: another keeper has to be reached, and the poll has to be closed first.
+ */
+static void on_hangup(uv_poll_t *poll, int status, int events)
+{
+    struct gm_keeping *keeping = poll->data;
+    (void)status;
+    (void)events;
+    gm_kept_disconnect(keeping->kept);
+    unwatch(keeping);
+    uv_timer_set_repeat(&keeping->timer, AGAIN_MS);
+    uv_timer_start(&keeping->timer, keeping->timer.timer_cb, 0, AGAIN_MS);
+}
+
+static void watch(struct gm_keeping *keeping)
+{
+    const int fd = gm_kept_watch(keeping->kept);
+    if (fd < 0)
+        return; /* the timer looks */
+    if (uv_poll_init(keeping->timer.loop, &keeping->poll, fd) != 0) {
+        close(fd);
+        return;
+    }
+    keeping->watched = fd;
+    keeping->poll.data = keeping;
+    uv_poll_start(&keeping->poll, UV_DISCONNECT, on_hangup);
+}
+
+/* What it dropped while there was no keeper, one that was only lost from sight still has. */
+static void replace(struct gm_keeping *keeping)
+{
+    char why[256];
+    int error = reach(keeping, true, why, sizeof why);
+    if (error == 0 && (error = gm_kept_take(keeping->kept)) == 0)
+        gm_kept_settle(keeping->kept);
+    else if (error != 0 && gm_kept_is_connected(keeping->kept))
+        snprintf(why, sizeof why, "what gpumux-keeper holds cannot be looked at: %s",
+                 strerror(-error));
+    if (error == 0)
+        gm_log(GM_LOG_INFO, "another gpumux-keeper holds all that must outlive the daemon");
+    else if (!keeping->is_complaining)
+        gm_log(GM_LOG_ERROR, "%s: if this daemon ends now, programs lose what is swapped out", why);
+    keeping->is_complaining = error != 0;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct gm_keeping *keeping = timer->data;
+    reap(keeping);
+    if (!gm_kept_is_connected(keeping->kept)) {
+        unwatch(keeping);
+        if (!keeping->is_complaining)
+            gm_log(GM_LOG_WARN, "gpumux-keeper is gone: another one takes its place");
+        replace(keeping);
+    }
+    if (keeping->watched < 0)
+        watch(keeping);
+}
+
+void gm_keeping_watch(struct gm_keeping *keeping, uv_loop_t *loop)
+{
+    uv_timer_init(loop, &keeping->timer);
+    keeping->timer.data = keeping;
+    keeping->is_watching = true;
+    uv_timer_start(&keeping->timer, on_timer, 0, AGAIN_MS);
+}
+
+void gm_keeping_stop(struct gm_keeping *keeping)
+{
+    if (!keeping->is_watching)
+        return;
+    keeping->is_watching = false;
+    uv_close((uv_handle_t *)&keeping->timer, NULL);
+    unwatch(keeping);
+}

@@ -1,0 +1,39 @@
+/*
+ * The daemon's keeper (daemon/keeper): finds the one beside the daemon's socket, and when it is
+ * lost starts another and hands all over. One that it starts has a session of its own, so that
+ * neither the end of the daemon nor of its terminal ends it.
+ *
+ * Owns struct gm_keeping. Made by main; calls memory/kept. Loop thread only.
+ */
+#ifndef GM_DAEMON_SERVICE_KEEPING_H
+#define GM_DAEMON_SERVICE_KEEPING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include <sys/un.h>
+#include <uv.h>
+
+struct gm_kept;
+
+struct gm_keeping {
+    struct gm_kept *kept;
+    char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    pid_t child; /* a keeper that this daemon started and has not seen end; 0: none */
+    bool is_complaining;
+    bool is_watching;
+    int watched; /* hangs up with the connection; -1: there is none */
+    uv_poll_t poll;
+    uv_timer_t timer;
+};
+
+/* Be the daemon of the keeper of this daemon's `socket`. 0; 1: there is none; or -errno: there is
+ * one, and it cannot be spoken to. Both with one line in `why`. */
+int gm_keeping_begin(struct gm_keeping *keeping, struct gm_kept *kept, const char *socket,
+                     char *why, size_t size);
+/* From now on another keeper takes the place of one that is lost. */
+void gm_keeping_watch(struct gm_keeping *keeping, uv_loop_t *loop);
+/* No more. Run the loop until the handles are closed. */
+void gm_keeping_stop(struct gm_keeping *keeping);
+
+#endif
