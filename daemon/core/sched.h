@@ -103,6 +103,7 @@ struct gm_sched_account {
     uint64_t waiting_at; /* since when it waits, 0 if it does not */
     uint64_t rested_ns;  /* GPU time saved up by rests, as of its last want, less what it cost */
     bool has_lead;       /* it came back from a rest: it goes before all levels */
+    bool is_yielding;    /* its user had more than another: it goes behind all levels */
     uint64_t bytes;
     enum gm_why reason; /* why it is in the set, or is not */
     uint32_t ahead;     /* which app it waits for, UINT32_MAX if none in particular */

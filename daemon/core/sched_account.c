@@ -76,6 +76,7 @@ bool gm_sched_account(const struct gm_sched *sched, uint64_t now, uint32_t app,
         .waiting_at = is_waiting ? a->waiting_at : 0,
         .rested_ns = a->rested_ns,
         .has_lead = gm_sched_has_lead(a),
+        .is_yielding = gm_sched_is_yielding(sched, a),
         .bytes = a->bytes,
         .ahead = NIL,
     };

@@ -6,6 +6,7 @@
 
 #include "daemon/core/sched_levels.h"
 #include "daemon/core/sched_places.h"
+#include "daemon/core/sched_users.h"
 
 #define NIL GM_SCHED_NIL
 
@@ -21,6 +22,7 @@ struct walk {
     bool is_loading;   /* one of it, or of a better one, has its turn and not yet its memory */
     bool is_blocked;   /* somebody of this rank is left out */
     bool is_short;     /* ... for want of room */
+    bool is_yielding;  /* the second pass, along those who yield */
 };
 
 static uint64_t sooner(uint64_t a, uint64_t b)
@@ -154,6 +156,8 @@ static void choose_turn(struct gm_sched *s, struct walk *w)
     for (uint32_t next, id = w->rank->turn.head; id != NIL; id = next) {
         struct gm_sched_app *a = &s->apps[id];
         next = a->next;
+        if (gm_sched_is_yielding(s, a) != w->is_yielding)
+            continue;
         if (a->is_stuck || a->bytes <= w->room) {
             w->room -= a->is_stuck ? 0 : a->bytes;
             set_add(s, id);
@@ -219,7 +223,10 @@ static void leave_out(struct gm_sched *s, struct walk *w, uint32_t id)
     s->needs_boost |= gm_sched_needs_boost(s, a);
     a->slice_in = w->ahead_ns;
     w->ahead_ns = gm_sum_or_never(w->ahead_ns, gm_sched_left(s, a));
-    if (a->bytes <= w->spare) {
+    if (w->is_yielding) {
+        a->why = GM_WHY_OTHER_USER;
+        a->ahead = NIL;
+    } else if (a->bytes <= w->spare) {
         a->why = GM_WHY_ROOM;
         a->ahead = w->borrower;
     } else if (a->bytes <= w->before) {
@@ -284,6 +291,8 @@ static void choose_queue(struct gm_sched *s, struct walk *w)
     for (uint32_t next, id = w->rank->queue.head; id != NIL; id = next) {
         struct gm_sched_app *a = &s->apps[id];
         next = a->next;
+        if (gm_sched_is_yielding(s, a) != w->is_yielding)
+            continue;
         if (a->is_stuck && (s->is_tight || s->is_overfull)) {
             s->is_tight = w->is_blocked = true;
             choose_stuck(s, id);
@@ -398,7 +407,7 @@ static uint64_t rank_wake(struct gm_sched *s, uint32_t rank, bool has_loading)
 
 static uint64_t wake_time(struct gm_sched *s)
 {
-    uint64_t wake = gm_sched_settle_at(s);
+    uint64_t wake = sooner(gm_sched_settle_at(s), gm_sched_users_at(s));
     bool is_asked = s->is_tight || s->is_overfull;
     bool is_any_loading = false;
     for (uint32_t rank = 0; rank < GM_RANKS; rank++) {
@@ -414,6 +423,22 @@ static uint64_t wake_time(struct gm_sched *s)
     return wake;
 }
 
+/* Along the ranks once more: those who yield have what is left. */
+static void choose_yielding(struct gm_sched *s, struct walk *w)
+{
+    w->is_yielding = true;
+    for (uint32_t rank = GM_RANK_RESTED + 1; s->has_yielding && rank < GM_RANKS; rank++) {
+        w->rank = &s->ranks[rank];
+        w->number = rank;
+        w->before = w->room;
+        w->borrower = NIL;
+        w->is_blocked = w->rank->has_left;
+        w->is_short = false;
+        choose_turn(s, w);
+        choose_queue(s, w);
+    }
+}
+
 static void decide_once(struct gm_sched *s)
 {
     s->decision.n_set = 0;
@@ -422,6 +447,7 @@ static void decide_once(struct gm_sched *s)
     s->is_tight = s->is_asking = s->needs_boost = s->has_late = s->has_drained = false;
     s->passes++;
     gm_sched_settle(s);
+    gm_sched_settle_users(s);
     take_stuck(s);
     struct walk w = {.room = s->free};
     for (uint32_t rank = 0; rank < GM_RANKS; rank++) {
@@ -435,6 +461,7 @@ static void decide_once(struct gm_sched *s)
         choose_turn(s, &w);
         choose_queue(s, &w);
     }
+    choose_yielding(s, &w);
     choose_resting(s, w.room);
     choose_held(s);
 }

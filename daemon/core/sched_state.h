@@ -4,6 +4,7 @@
  *
  *   sched_step.c     the model, the events, the interface (sched_step.h)
  *   sched_decide.c   the set, the timeline and wake_at
+ *   sched_users.c    what users had, and who yields to those who had less
  *   sched_levels.c   what time does: charges, levels, shares, slices, boosts
  *   sched_places.c   the lists in which apps stand
  *   sched_account.c  beside them: accounts, reasons, expectations, for who asks
@@ -93,6 +94,16 @@ struct gm_sched_user {
     uint64_t hurry_from; /* none of its apps is hurried before; kept when they are gone */
     uint64_t late_in;    /* the last pass in which one of its apps had not drained */
     uint64_t seen;       /* the mark of the last pass that met an app of it */
+    uint64_t used_ns;    /* sched_users.c, as all below: its account */
+    uint32_t rest;       /* ... and thousandths of a nanosecond */
+    uint32_t rate;       /* ... grows by so much, in thousandths of time */
+    uint32_t best;       /* the best rank of a level at which it has a claim; GM_RANKS: none */
+    uint32_t best_app;   /* ... for this app */
+    bool is_wanting, was_wanting; /* the GPU; ... as of the decision before */
+    bool is_new;                  /* it never wanted it */
+    bool was_running;             /* its account grew, as of the decision before */
+    uint64_t bytes;               /* of its apps that run */
+    bool is_yielding; /* it had more than another: its apps are chosen after all levels */
 };
 
 /* What the apps that want and stand at a rank come to. */
@@ -136,6 +147,7 @@ struct gm_sched {
     bool has_late;      /* somebody is left out for an app of its user that did not drain, */
     bool has_drained;   /* ... and one of those is as if nothing had been: decide again */
     bool has_waiting;   /* somebody is left out */
+    bool has_yielding;  /* a user yields to another */
 };
 
 static inline uint64_t gm_sum_or_never(uint64_t time, uint64_t more)
@@ -159,6 +171,12 @@ static inline bool gm_sched_has_lead(const struct gm_sched_app *a)
 static inline bool gm_sched_is_eligible(const struct gm_sched_app *a)
 {
     return !a->policy.is_paused && !a->is_spent;
+}
+
+/* It is chosen after all levels, as its user had more than another. */
+static inline bool gm_sched_is_yielding(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    return a->rank > GM_RANK_RESTED && s->users[a->user].is_yielding;
 }
 
 /* Did not drain, and may not be asked again yet. */

@@ -28,6 +28,7 @@
  * the last of its user (else at the head), passes one app of each other user, and stops at a second
  * one of any. So of two users who always want the GPU, and of whose apps no two fit beside each
  * other, each has every second turn, however many apps he has. With one user this is the tail.
+ * Across levels, apps of a user who had more yield to those of one who had less: sched_users.c.
  *
  * Levels (Nixie section 6). An app of class `auto` begins at level 1. When its run time since it
  * came to level p exceeds T(p) = T * 2^(p-1) it drops to p + 1. It rises from p, while it is idle,
@@ -67,9 +68,9 @@
  * account, used_ns, of what it used of its slice. A turn ends when
  *
  *   - the slice is used up and somebody of its rank waits behind it (not else), unless somebody
- *     before him is being loaded: the link serves one after the other, so he could not begin sooner,
- *     and nobody might run meanwhile. Then the turn goes on until that is loaded, but for one slice
- *     more at most, and nothing is owed for it;
+ *     before him is being loaded: the link serves one after the other, so he could not begin
+ * sooner, and nobody might run meanwhile. Then the turn goes on until that is loaded, but for one
+ * slice more at most, and nothing is owed for it;
  *   - the app goes idle; or
  *   - it has to make room for a better rank, or for growth, with less than an eighth of its slice
  *     left, which is not worth a switch. With more left it goes to the *head* of QUEUE, and goes on
@@ -155,6 +156,7 @@
 #include "daemon/core/sched_decide.h"
 #include "daemon/core/sched_levels.h"
 #include "daemon/core/sched_places.h"
+#include "daemon/core/sched_users.h"
 
 #include <assert.h>
 #include <string.h>
@@ -214,7 +216,10 @@ static uint32_t enter_user(struct gm_sched *s, uint32_t user)
         s->users[at] = (struct gm_sched_user){.user = user,
                                               .lead_ns = s->config.allotment_ns,
                                               .lead_at = s->now,
-                                              .hurry_from = was_here ? s->users[at].hurry_from : 0};
+                                              .hurry_from = was_here ? s->users[at].hurry_from : 0,
+                                              .used_ns = was_here ? s->users[at].used_ns : 0,
+                                              .best = GM_RANKS,
+                                              .is_new = !was_here};
         s->n_users++;
     }
     s->users[at].n_apps++;
@@ -462,6 +467,7 @@ int gm_sched_step(struct gm_sched *sched, uint64_t now, const struct gm_sched_ev
                     ? faults[event->kind][state_of(&sched->apps[event->app])]
                     : GM_SCHED_BAD_APP;
     if (fault == GM_SCHED_OK) {
+        gm_sched_pass_users(sched, now);
         gm_sched_pass(sched, now);
         apply(sched, event);
         gm_sched_decide(sched);
@@ -481,6 +487,7 @@ int gm_sched_set(struct gm_sched *sched, uint64_t now, uint32_t app,
              policy->share > GM_SCHED_SHARE_ALL)
         fault = GM_SCHED_BAD_POLICY;
     if (fault == GM_SCHED_OK) {
+        gm_sched_pass_users(sched, now);
         gm_sched_pass(sched, now);
         gm_sched_apply_policy(sched, app, policy);
         gm_sched_stand(sched, app);

@@ -56,6 +56,7 @@ static const struct {
     {"idle", "idle", "idle"},
     {"turn", "its turn", "its turn was over"},
     {"priority", "priority", "others have priority"},
+    {"other-user", "its user had less", "another user had less of the time"},
     {"room", "room", "no room beside others"},
     {"paused", "paused", "paused"},
     {"share", "share", "its share was used up"},

@@ -428,6 +428,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
         .is_prefetching = options->prefetch == 1,
         .has_shadows = options->shadows == 1,
         .is_waiting_when_full = options->when_full == 1,
+        .is_fair_by_program = options->fair == 1,
         .levels = is_round_robin ? 1 : options->levels,
         .allotment_ns = options->allotment,
         .slice_ns = is_round_robin ? options->quantum : options->slice,

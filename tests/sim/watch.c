@@ -360,7 +360,11 @@ static void check_account(struct watch *w, uint32_t app, bool is_step)
     if ((a->reason == GM_WHY_SHARE) != (account.reason == GM_WHY_SHARE))
         w->turns++;
     a->rank = account.level == 0 ? 0 : account.has_lead ? 1 : account.level + 1;
+    if (account.is_yielding)
+        a->rank = GM_SCHED_LEVELS_MAX + 2;
     w->turns += a->has_lead && !account.has_lead;
+    w->turns += a->is_yielding != account.is_yielding;
+    a->is_yielding = account.is_yielding;
     a->has_lead = account.has_lead;
     check_app(app, !a->has_lead || (a->is_wanting && w->config.levels > 1));
     check_app(app, a->saved_ns >= -10000 - (double)w->late_max || w->drain_max == NEVER);
@@ -461,7 +465,7 @@ static bool is_late(const struct watch *w, const struct watch_app *a)
 static void check_ranks(struct watch *w)
 {
     const struct gm_sched_decision *d = w->decision;
-    uint64_t before[GM_SCHED_LEVELS_MAX + 2] = {0}; /* bytes of the set, by rank */
+    uint64_t before[GM_SCHED_LEVELS_MAX + 3] = {0}; /* bytes of the set, by rank */
     uint64_t always = 0;                            /* ... that nobody's rank sends away */
     uint32_t rank = 0;
     for (uint32_t app = 0; app < w->n; app++)
@@ -511,7 +515,7 @@ static void check_expected(struct watch *w)
     }
 }
 
-/* No thrash: the first, which is being loaded, goes for a better rank only. */
+/* No thrash: the first, which is being loaded, goes for a better rank only, or as it yields. */
 static void check_first(struct watch *w, uint32_t told)
 {
     uint32_t first = w->first;
@@ -523,7 +527,8 @@ static void check_first(struct watch *w, uint32_t told)
     const struct gm_sched_decision *d = w->decision;
     check_app(first, d->n_set > 0);
     const struct watch_app *better = &w->apps[d->set[0]];
-    check_app(first, is_boosted(better->reason) || better->rank < w->first_rank);
+    check_app(first,
+              is_boosted(better->reason) || better->rank < w->first_rank || better->rank < a->rank);
 }
 
 /* ---- Waits ---- */

@@ -38,9 +38,10 @@ struct watch_app {
     uint64_t taken_ns;      /* run time that was idle time, as became known later: in all, */
     uint64_t just_taken_ns; /* and in this step */
     struct gm_sched_policy policy;
-    uint32_t rank; /* as told by its account: 0 latency, 1 back from a rest, else the level + 1;
-                      patience counts apart */
+    uint32_t rank; /* as told by its account: 0 latency, 1 back from a rest, else the level + 1, or
+                      behind all levels; patience counts apart */
     bool has_lead; /* likewise */
+    bool is_yielding;
     double saved_ns, rest_fair_ns; /* what its rests earned it; fair_ns when the last one began */
     enum gm_why reason;
 

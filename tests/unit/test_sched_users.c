@@ -216,6 +216,117 @@ static void user_that_is_late_begins_nothing_more(void **state)
     expect_set("0 3 2");
 }
 
+/* The only program of a user drops to the last level, and another brings new ones all the time, or
+ * three that drop one after the other. Each user has half all the same, within a slice. */
+static void levels_give_no_user_more(void **state)
+{
+    (void)state;
+    arrive_of(8, 0);
+    for (uint32_t app = 1; app < 4; app++)
+        arrive_of(7, app);
+    for (uint32_t i = 1; i <= 300; i++) {
+        pass(QUANTUM);
+        const uint64_t mine = account(0).run_ns, its = run_of(1, 3);
+        const uint64_t apart = mine > its ? mine - its : its - mine;
+        assert_true(apart <= 4 * QUANTUM + 1); /* a slice of the last level */
+    }
+    assert_int_equal(account(0).level, 3);
+    for (uint32_t app = 1; app < 4; app++) /* and within a user each has as much */
+        assert_in_range(account(app).run_ns, 46 * QUANTUM, 54 * QUANTUM);
+}
+
+static void new_programs_give_no_user_more(void **state)
+{
+    (void)state;
+    arrive_of(8, 0);
+    arrive_of(7, 1);
+    pass(200 * QUANTUM);
+    const uint64_t before = account(0).run_ns;
+    for (uint32_t i = 0; i < 3000; i++) {
+        const uint32_t app = 1 + i % 6;
+        if (i == 0 || i > 5)
+            event(GM_SCHED_LEAVE, app);
+        is_open[app] = false;
+        arrive_of(7, app);
+        pass(QUANTUM);
+    }
+    assert_in_range(account(0).run_ns - before, 1470 * QUANTUM, 1530 * QUANTUM);
+}
+
+/* What a weight gives a program, levels and users leave it. */
+static void weights_count_across_levels(void **state)
+{
+    (void)state;
+    struct gm_sched_policy twice = {
+        .class = GM_CLASS_AUTO, .weight = 2 * GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
+    arrive_of(8, 0);
+    assert_int_equal(gm_sched_set(sched, now, 0, &twice, &last), 0);
+    for (uint32_t app = 1; app < 4; app++)
+        arrive_of(7, app);
+    pass(3000 * QUANTUM);
+    assert_in_range(account(0).run_ns, 1950 * QUANTUM, 2050 * QUANTUM);
+}
+
+/* Who wants to be behind others has no claim. */
+static void nobody_yields_to_batch(void **state)
+{
+    (void)state;
+    const struct gm_sched_policy batch = {
+        .class = GM_CLASS_BATCH, .weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
+    const struct gm_sched_policy interactive = {
+        .class = GM_CLASS_INTERACTIVE, .weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
+    arrive_of(8, 0);
+    assert_int_equal(gm_sched_set(sched, now, 0, &batch, &last), 0);
+    arrive_of(7, 1);
+    assert_int_equal(gm_sched_set(sched, now, 1, &interactive, &last), 0);
+    engine();
+    const uint64_t before = account(0).run_ns;
+    pass(100 * QUANTUM);
+    assert_true(account(0).run_ns - before <= QUANTUM);
+    expect_set("1");
+    /* ... and one of the same class has: interactive for ever is no way to have it all. */
+    assert_int_equal(gm_sched_set(sched, now, 0, &interactive, &last), 0);
+    struct gm_sched_policy plain = interactive;
+    plain.class = GM_CLASS_AUTO;
+    assert_int_equal(gm_sched_set(sched, now, 0, &plain, &last), 0);
+    engine();
+    const uint64_t from = account(0).run_ns;
+    pass(1000 * QUANTUM);
+    assert_in_range(account(0).run_ns - from, 480 * QUANTUM, 520 * QUANTUM);
+}
+
+/* A user who was away comes back with no more than a slice to catch up on, and says why others
+ * wait. */
+static void absence_saves_up_a_slice(void **state)
+{
+    (void)state;
+    arrive_of(8, 0);
+    arrive_of(7, 1);
+    pass(200 * QUANTUM);
+    event(GM_SCHED_IDLE, 0);
+    engine();
+    pass(1000 * QUANTUM);
+    const uint64_t mine = account(0).run_ns, its = account(1).run_ns;
+    event(GM_SCHED_WANT, 0);
+    engine();
+    pass(100 * QUANTUM);
+    /* what a rest gives by itself is one allotment (sched_rests) */
+    assert_true(account(0).run_ns - mine <= account(1).run_ns - its + 8 * QUANTUM + 6 * QUANTUM);
+}
+
+static void who_yields_says_so(void **state)
+{
+    (void)state;
+    arrive_of(8, 0);
+    arrive_of(7, 1);
+    pass(200 * QUANTUM);
+    arrive_of(7, 2);
+    for (uint32_t i = 0; i < 400 && account(2).reason != GM_WHY_OTHER_USER; i++)
+        pass(QUANTUM / 4);
+    expect_reason(2, GM_WHY_OTHER_USER);
+    expect_set("0");
+}
+
 #define levels_rule(f) cmocka_unit_test_setup_teardown(f, setup_levels, teardown)
 #define patient_rule(f) cmocka_unit_test_setup_teardown(f, setup_patient, teardown)
 
@@ -229,6 +340,12 @@ int main(void)
         rule(too_large_counts_for_nothing),
         rule(user_that_is_late_begins_nothing_more),
         levels_rule(new_apps_go_first_no_longer),
+        levels_rule(levels_give_no_user_more),
+        levels_rule(new_programs_give_no_user_more),
+        levels_rule(weights_count_across_levels),
+        levels_rule(nobody_yields_to_batch),
+        levels_rule(absence_saves_up_a_slice),
+        levels_rule(who_yields_says_so),
         patient_rule(patience_grows_with_users_only),
     };
     return cmocka_run_group_tests_name("sched_users", tests, NULL, NULL);

@@ -102,6 +102,7 @@ struct gm_engine_config {
     bool is_prefetching;     /* stage the next app's memory while another runs */
     bool is_waiting_when_full; /* an allocation that the tiers cannot hold waits instead of failing
                                 */
+    bool is_fair_by_program;   /* programs share the time, whosever they are; else users do */
     uint32_t levels;           /* of the scheduler (core/sched.h), with the three that follow */
     uint64_t allotment_ns, slice_ns, patience_ns;
     const struct gm_rules *rules;   /* for outlet.rule and outlet.totals; NULL: none */

@@ -22,6 +22,11 @@
 #include "daemon/core/sched_account.h"
 #include "daemon/core/sched_step.h"
 
+uint32_t gm_engine_user_of(const struct gm_engine *engine, uint32_t id)
+{
+    return engine->config.is_fair_by_program ? 0 : (uint32_t)engine->apps[id].uid;
+}
+
 int gm_engine_open_sched(struct gm_engine *engine)
 {
     const struct gm_engine_config *config = &engine->config;
@@ -171,7 +176,7 @@ static void feed(struct gm_engine *engine, struct gm_sched_event event)
     event.app = event.kind == GM_SCHED_JOIN ? join(engine, id) : engine->apps[id].unit;
     struct gm_unit *unit = &engine->units[event.app];
     if (event.kind == GM_SCHED_JOIN)
-        event.user = (uint32_t)engine->apps[id].uid;
+        event.user = gm_engine_user_of(engine, id);
     if (event.kind == GM_SCHED_SIZE && engine->apps[id].is_stopped)
         event.bytes = 0; /* what it keeps is no room */
     if (event.kind == GM_SCHED_WANT || event.kind == GM_SCHED_IDLE)

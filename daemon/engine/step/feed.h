@@ -9,6 +9,8 @@
 void gm_engine_decide(struct gm_engine *engine, uint32_t *set, uint32_t n);
 /* Whether the app is to have its turn now. */
 bool gm_engine_is_chosen(const struct gm_engine *engine, uint32_t app);
+/* The user as whose it has its turns: with --fair programs, all are one user's. */
+uint32_t gm_engine_user_of(const struct gm_engine *engine, uint32_t id);
 /* Make the scheduler. 0, -ENOMEM or -EINVAL; its memory is freed with the tables. */
 int gm_engine_open_sched(struct gm_engine *engine);
 /* Tell the scheduler what happened. */

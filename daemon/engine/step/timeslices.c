@@ -59,7 +59,7 @@ static struct gm_timeslice_app describe(const struct gm_engine *engine, uint32_t
     struct gm_sched_account account = {.level = 1};
     gm_engine_account(engine, id, &account);
     return (struct gm_timeslice_app){.id = id,
-                                     .user = app->uid,
+                                     .user = gm_engine_user_of(engine, id),
                                      .class = gm_engine_class(engine, id),
                                      .level = account.level,
                                      .run_ns = account.run_ns,

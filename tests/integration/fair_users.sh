@@ -1,0 +1,44 @@
+#!/bin/sh
+# Root with one program and another user with three have the same of the GPU's time, within 5 %, though the one has dropped
+# to the last level while the others are new; with --fair programs each program has the same.
+. "$(dirname "$0")/lib.sh"
+need_stranger
+
+# used USER-ID: the time that its programs ran, in ms.
+used() {
+    tr -d ' \n\t' < "$dir/status.json" | sed 's/.*"apps"://' | tr '{' '\n' | grep "\"uid\":$1," | grep -o '"run_s":[0-9.e+-]*' |
+        cut -d: -f2 | awk '{sum += $1} END {printf "%d", sum * 1000}'
+}
+
+# Both together had so many ms since.
+have_used() {
+    is_up && [ $(($(used 0) - mine + $(used 65534) - theirs)) -ge "$1" ]
+}
+
+# share MS OPTION...: of so much time of all, what root's program had, in thousandths.
+share() {
+    share_ms=$1
+    shift
+    start_mlfq --gpu-budget 20M --slice 40ms --allotment 80ms --fit committed "$@"
+    rm -f "$dir/enough"
+    app alone linked --bytes 12M --allocs 2 --iterations 1 --until "$dir/enough"
+    await_ready alone
+    for i in 1 2 3; do
+        stranger_app "theirs$i" --bytes 12M --allocs 2 --iterations 1 --until "$dir/enough"
+    done
+    for i in 1 2 3; do await_ready "theirs$i"; done
+    take_status
+    mine=$(used 0) theirs=$(used 65534)
+    within "$patience" have_used "$share_ms" || fail "they do not work"
+    mine=$(($(used 0) - mine)) theirs=$(($(used 65534) - theirs))
+    part=$((mine * 1000 / (mine + theirs)))
+    say "$*: root had $mine ms, the other user $theirs ms"
+    touch "$dir/enough"
+    expect_pass alone theirs1 theirs2 theirs3
+    stop_daemon
+}
+
+share 6000
+[ "$part" -ge 475 ] && [ "$part" -le 525 ] || fail "root's program had $part of 1000"
+share 2500 --fair programs
+[ "$part" -ge 150 ] && [ "$part" -le 350 ] || fail "by program root had $part of 1000"
