@@ -13,8 +13,10 @@
 
 #include "common/wire.h"
 
-#define GM_SOCKET_SYSTEM "/run/gpumux/gpumux.sock"
-#define GM_SOCKET_USER "gpumux/gpumux.sock" /* below $XDG_RUNTIME_DIR */
+#define GM_SOCKET_NAME "gpumux.sock"
+#define GM_SOCKET_SYSTEM_FOLDER "/run/gpumux"
+#define GM_SOCKET_SYSTEM GM_SOCKET_SYSTEM_FOLDER "/" GM_SOCKET_NAME
+#define GM_SOCKET_USER "gpumux/" GM_SOCKET_NAME /* below $XDG_RUNTIME_DIR */
 
 /*
  * The `n`-th place to look for the daemon's socket, n from 0: $GPUMUX_SOCKET alone if it is set,

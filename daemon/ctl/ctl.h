@@ -151,6 +151,7 @@ const struct argp_option *mux_option(size_t command, size_t n);
  * only if the program was not started. */
 int mux_status(const struct mux_options *options);
 int mux_ps(const struct mux_options *options);
+int mux_cdi(const struct mux_options *options);
 int mux_completion(const struct mux_options *options);
 int mux_help(const struct mux_options *options);
 int mux_version(const struct mux_options *options);

@@ -18,6 +18,7 @@ bin/gpumux-keeper
 bin/gpumuxd
 bin/mux-ctl
 include/gpumux.h
+LIB/gpumux/ld.so.preload
 LIB/libgpumux.so
 lib/systemd/system/gpumux-keeper.service
 lib/systemd/system/gpumuxd.service
@@ -59,7 +60,7 @@ expect_unit() {
 
 # expect STAGE PREFIX: below STAGE is that list, and each unit starts PREFIX/bin/gpumuxd.
 expect() {
-    (cd "$1$2" && find . ! -type d) | sed -E 's,^\./,,; s,^lib[^ ]*/(libgpumux(-profile)?.so)$,LIB/\1,' | sort > "$dir/found"
+    (cd "$1$2" && find . ! -type d) | sed -E 's,^\./,,; s,^lib[^ ]*/(libgpumux(-profile)?.so|gpumux/ld.so.preload)$,LIB/\1,' | sort > "$dir/found"
     diff "$dir/list" "$dir/found" > "$dir/diff" || fail "below $1$2 (<: lacking, >: too much): $(cat "$dir/diff")"
     for kind in system user; do
         for program in gpumuxd gpumux-keeper; do expect_unit "$1" "$2" $kind $program; done
