@@ -11,52 +11,65 @@
 
 #define SLAB_BYTES GM_SLAB_BYTES
 #define WHOLE (GM_CHUNK_CLASSES - 1u) /* the class of slabs */
+/* Numbers of a slab's pages, and then of as many bytes of units of each smaller size. */
+#define STRIDE (GM_CHUNK_CLASSES * GM_SLAB_PAGES)
 
 /* ---- pieces and their pages ---- */
 
-static uint32_t slab_pages(const struct gm_hostpool *pool)
+/* Pieces of this size in a slab's bytes. */
+static uint32_t in_slab(unsigned class)
 {
-    return pool->max_slabs * GM_SLAB_PAGES;
+    return GM_SLAB_PAGES >> class;
 }
 
 /* Of units that are smaller than a slab there are as many places as the cap has room for. */
 static uint32_t places(const struct gm_hostpool *pool, unsigned class)
 {
-    return slab_pages(pool) >> class;
+    return pool->max_slabs * in_slab(class);
 }
 
-static uint32_t first_page(const struct gm_hostpool *pool, unsigned class, uint32_t index)
+static uint32_t first_page(unsigned class, uint32_t index)
 {
-    const uint32_t from = class == WHOLE ? 0 : (1 + class) * slab_pages(pool);
-    return from + (index << class);
+    const uint32_t part = class == WHOLE ? 0 : 1 + class;
+    return index / in_slab(class) * STRIDE + part * GM_SLAB_PAGES +
+           (index % in_slab(class) << class);
 }
 
-static unsigned class_of(const struct gm_hostpool *pool, uint32_t page)
+static unsigned class_of(uint32_t page)
 {
-    return page < slab_pages(pool) ? WHOLE : page / slab_pages(pool) - 1;
+    const uint32_t part = page % STRIDE / GM_SLAB_PAGES;
+    return part == 0 ? WHOLE : part - 1;
 }
 
-static uint32_t index_of(const struct gm_hostpool *pool, uint32_t page)
+static uint32_t index_of(uint32_t page)
 {
-    return page % slab_pages(pool) >> class_of(pool, page);
+    const unsigned class = class_of(page);
+    return page / STRIDE * in_slab(class) + (page % GM_SLAB_PAGES >> class);
+}
+
+/* As pages.h counts slabs. */
+static uint32_t slab_of(uint32_t page)
+{
+    return page / GM_SLAB_PAGES;
 }
 
 static struct gm_piece *piece_of(const struct gm_hostpool *pool, uint32_t page)
 {
-    return &pool->pieces[class_of(pool, page)][index_of(pool, page)];
+    return &pool->pieces[class_of(page)][index_of(page)];
 }
 
 static CUdeviceptr address_of(const struct gm_hostpool *pool, uint32_t page)
 {
-    const unsigned class = class_of(pool, page);
-    const CUdeviceptr at = class == WHOLE ? pool->base : piece_of(pool, page)->at;
-    const uint32_t from = class == WHOLE ? 0 : first_page(pool, class, index_of(pool, page));
-    return at + (uint64_t)(page - from) * GM_CHUNK_MIN;
+    const unsigned class = class_of(page);
+    const uint32_t first = first_page(class, index_of(page));
+    const CUdeviceptr at =
+        class == WHOLE ? pool->base + index_of(page) * SLAB_BYTES : piece_of(pool, page)->at;
+    return at + (uint64_t)(page - first) * GM_CHUNK_MIN;
 }
 
 uint32_t gm_hostpool_pages(const struct gm_hostpool *pool)
 {
-    return GM_CHUNK_CLASSES * slab_pages(pool);
+    return pool->max_slabs * STRIDE;
 }
 
 /* ---- the worker ---- */
@@ -109,7 +122,7 @@ static CUresult make_registered(struct gm_hostpool *pool, struct gm_piece *slab,
 static CUresult release_piece(struct gm_hostpool *pool, uint32_t page)
 {
     struct gm_piece *piece = piece_of(pool, page);
-    const uint64_t bytes = gm_class_bytes(class_of(pool, page));
+    const uint64_t bytes = gm_class_bytes(class_of(page));
     const CUdeviceptr at = address_of(pool, page);
     CUresult result = CUDA_SUCCESS;
     if (pool->is_registered)
@@ -135,7 +148,7 @@ static CUresult make_piece(struct gm_hostpool *pool, uint32_t page)
 {
     const struct gm_cuda *cuda = pool->cuda;
     struct gm_piece *piece = piece_of(pool, page);
-    const unsigned class = class_of(pool, page);
+    const unsigned class = class_of(page);
     const uint64_t bytes = gm_class_bytes(class);
     CUmemAllocationProp prop = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -193,7 +206,7 @@ static void work_pieces(uv_work_t *work)
 static void set_idle(struct gm_hostpool *pool, uint32_t page, bool is_idle)
 {
     struct gm_piece *piece = piece_of(pool, page);
-    uint32_t *count = &pool->idle[class_of(pool, page)];
+    uint32_t *count = &pool->idle[class_of(page)];
     *count = *count + is_idle - piece->is_idle;
     piece->is_idle = is_idle;
     pool->fresh -= piece->is_fresh;
@@ -203,7 +216,7 @@ static void set_idle(struct gm_hostpool *pool, uint32_t page, bool is_idle)
 /* A small unit is one chain. */
 static void link_pages(struct gm_hostpool *pool, uint32_t page)
 {
-    const uint32_t n = 1u << class_of(pool, page);
+    const uint32_t n = 1u << class_of(page);
     for (uint32_t i = 0; i < n; i++)
         pool->pages.next[page + i] = i + 1 < n ? page + i + 1 : GM_NONE;
 }
@@ -212,18 +225,18 @@ static void end_being_there(struct gm_hostpool *pool, uint32_t page)
 {
     struct gm_piece *piece = piece_of(pool, page);
     set_idle(pool, page, false);
-    if (class_of(pool, page) == WHOLE) {
+    if (class_of(page) == WHOLE) {
         if (piece->has_owner)
             gm_pages_free(&pool->pages, page);
-        gm_pages_remove_slab(&pool->pages, index_of(pool, page));
+        gm_pages_remove_slab(&pool->pages, slab_of(page));
     }
     piece->has_owner = false;
 }
 
 static void begin_being_there(struct gm_hostpool *pool, uint32_t page)
 {
-    if (class_of(pool, page) == WHOLE) {
-        gm_pages_add_slab(&pool->pages, index_of(pool, page));
+    if (class_of(page) == WHOLE) {
+        gm_pages_add_slab(&pool->pages, slab_of(page));
         return;
     }
     link_pages(pool, page);
@@ -237,8 +250,8 @@ static void begin_being_there(struct gm_hostpool *pool, uint32_t page)
 static void set_piece(struct gm_hostpool *pool, uint32_t page, enum gm_piece_state state)
 {
     struct gm_piece *piece = piece_of(pool, page);
-    const unsigned class = class_of(pool, page);
-    const uint32_t index = index_of(pool, page);
+    const unsigned class = class_of(page);
+    const uint32_t index = index_of(page);
     uint32_t *top = &pool->top[class];
     if (piece->state == GM_PIECE_THERE)
         end_being_there(pool, page);
@@ -337,8 +350,8 @@ static bool is_free(const struct gm_hostpool *pool, uint32_t page)
 {
     const struct gm_piece *piece = piece_of(pool, page);
     return piece->state == GM_PIECE_THERE && !piece->is_fresh &&
-           (piece->is_idle || (class_of(pool, page) == WHOLE && !piece->has_owner &&
-                               gm_slab_is_free(&pool->pages, index_of(pool, page))));
+           (piece->is_idle || (class_of(page) == WHOLE && !piece->has_owner &&
+                               gm_slab_is_free(&pool->pages, slab_of(page))));
 }
 
 /* The piece begins to leave. One that had an owner is destroyed in any case. */
@@ -359,7 +372,7 @@ static void keep_wanted(struct gm_hostpool *pool)
          i++) {
         const struct gm_piece *slab = &pool->pieces[WHOLE][i];
         if (slab->state == GM_PIECE_LEAVING && !slab->is_used_up)
-            set_piece(pool, first_page(pool, WHOLE, i), GM_PIECE_THERE);
+            set_piece(pool, first_page(WHOLE, i), GM_PIECE_THERE);
     }
 }
 
@@ -371,12 +384,12 @@ static void fit(struct gm_hostpool *pool)
     for (unsigned class = 0; class < WHOLE; class ++)
         for (uint32_t i = pool->top[class];
              i > 0 && pool->idle[class] > 0 && is_too_much_there(pool); i--)
-            if (is_free(pool, first_page(pool, class, i - 1)))
-                leave(pool, first_page(pool, class, i - 1), true);
+            if (is_free(pool, first_page(class, i - 1)))
+                leave(pool, first_page(class, i - 1), true);
     for (uint32_t i = pool->top[WHOLE];
          i > 0 && has_free(pool) && pool->count[WHOLE][GM_PIECE_THERE] > wanted_slabs(pool); i--)
-        if (is_free(pool, first_page(pool, WHOLE, i - 1)))
-            leave(pool, first_page(pool, WHOLE, i - 1), false);
+        if (is_free(pool, first_page(WHOLE, i - 1)))
+            leave(pool, first_page(WHOLE, i - 1), false);
 }
 
 /* Units are wanted, and the cap leaves no room for them: idle ones must go, or free slabs. */
@@ -389,9 +402,9 @@ static void make_room_for_units(struct gm_hostpool *pool)
         return;
     for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
         for (uint32_t i = pool->top[class]; i > 0 && left < bytes && has_free(pool); i--) {
-            if (!is_free(pool, first_page(pool, class, i - 1)))
+            if (!is_free(pool, first_page(class, i - 1)))
                 continue;
-            leave(pool, first_page(pool, class, i - 1), true);
+            leave(pool, first_page(class, i - 1), true);
             left += gm_class_bytes(class);
         }
     if (left < gm_class_bytes(pool->wants[0].class))
@@ -418,7 +431,7 @@ static void start_release(struct gm_hostpool *pool)
                 (pinned <= wanted_bytes(pool) && !piece->is_used_up))
                 continue;
             pool->used_up -= is_leaving && piece->is_used_up;
-            add_to_job(pool, first_page(pool, class, i), GM_PIECE_RELEASING);
+            add_to_job(pool, first_page(class, i), GM_PIECE_RELEASING);
         }
     start_job(pool, true);
 }
@@ -428,7 +441,7 @@ static uint32_t find_absent(const struct gm_hostpool *pool, unsigned class)
     uint32_t i = 0;
     while (i < places(pool, class) && pool->pieces[class][i].state != GM_PIECE_ABSENT)
         i++;
-    return i < places(pool, class) ? first_page(pool, class, i) : GM_NONE;
+    return i < places(pool, class) ? first_page(class, i) : GM_NONE;
 }
 
 /* Let the worker make the small units that are wanted and have room. */
@@ -462,7 +475,7 @@ static void start_growth(struct gm_hostpool *pool)
         const struct gm_piece *slab = &pool->pieces[WHOLE][i];
         if ((slab->state == GM_PIECE_STUCK && !slab->is_used_up) ||
             (slab->state == GM_PIECE_ABSENT && room(pool) >= SLAB_BYTES))
-            add_to_job(pool, first_page(pool, WHOLE, i), GM_PIECE_MAKING);
+            add_to_job(pool, first_page(WHOLE, i), GM_PIECE_MAKING);
     }
     start_job(pool, false);
 }
@@ -480,7 +493,7 @@ static void settle(struct gm_hostpool *pool)
 static void take_over(struct gm_hostpool *pool, uint32_t page, bool is_made)
 {
     struct gm_piece *piece = piece_of(pool, page);
-    const bool is_small = class_of(pool, page) != WHOLE;
+    const bool is_small = class_of(page) != WHOLE;
     /* A small unit that is made in part serves nobody. */
     piece->is_used_up = piece->is_used_up || (!is_made && is_small);
     if (is_made)
@@ -495,7 +508,7 @@ static void work_done(uv_work_t *work, int status)
     (void)status; /* nobody cancels it */
     if (--pool->working > 0)
         return;
-    if (!pool->job.is_release && class_of(pool, pool->job.pieces[0]) != WHOLE)
+    if (!pool->job.is_release && class_of(pool->job.pieces[0]) != WHOLE)
         pool->n_wants = 0;                   /* whoever has not got one yet asks again */
     for (uint32_t i = pool->job.n; i-- > 0;) /* backwards: the first is the first to be taken */
         take_over(pool, pool->job.pieces[i], !pool->job.is_release && pool->job.is_done[i]);
@@ -594,7 +607,7 @@ void gm_hostpool_close(struct gm_hostpool *pool)
         uv_run(pool->loop, UV_RUN_ONCE);
     for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
         for (uint32_t i = 0; i < pool->top[class]; i++)
-            release_piece(pool, first_page(pool, class, i));
+            release_piece(pool, first_page(class, i));
     if (pool->base && pool->is_registered)
         munmap((void *)pool->base, pool->max_slabs * SLAB_BYTES);
     else if (pool->base)
@@ -618,7 +631,7 @@ static void drop_idle(struct gm_hostpool *pool)
         for (uint32_t i = 0; i < pool->top[class] && pool->idle[class] > 0; i++) {
             const struct gm_piece *piece = &pool->pieces[class][i];
             if (piece->is_idle && !piece->is_fresh)
-                leave(pool, first_page(pool, class, i), true);
+                leave(pool, first_page(class, i), true);
         }
     settle(pool);
 }
@@ -646,12 +659,13 @@ uint32_t gm_hostpool_emptiest(const struct gm_hostpool *pool)
     uint32_t emptiest = GM_NONE;
     int most = -1;
     for (uint32_t i = 0; i < pool->top[WHOLE]; i++) {
-        const struct gm_slab *slab = &pool->pages.slabs[i];
+        const uint32_t at = slab_of(first_page(WHOLE, i));
+        const struct gm_slab *slab = &pool->pages.slabs[at];
         const int n = __builtin_popcount(slab->free_map);
         if (pool->pieces[WHOLE][i].state != GM_PIECE_THERE || pool->pieces[WHOLE][i].has_owner ||
             slab->free_map == slab->map || n <= most)
             continue;
-        emptiest = i;
+        emptiest = at;
         most = n;
     }
     return emptiest;
@@ -663,7 +677,7 @@ static uint32_t take_idle(struct gm_hostpool *pool, unsigned class, uint32_t own
 {
     for (uint32_t i = 0; pool->idle[class] > 0 && i < pool->top[class]; i++) {
         const struct gm_piece *piece = &pool->pieces[class][i];
-        const uint32_t page = first_page(pool, class, i);
+        const uint32_t page = first_page(class, i);
         if (!piece->is_idle || piece->owner != owner)
             continue;
         set_idle(pool, page, false);
@@ -719,7 +733,7 @@ void gm_hostpool_make_units(struct gm_hostpool *pool)
 bool gm_hostpool_is_unit(const struct gm_hostpool *pool, uint32_t page, unsigned class)
 {
     uint32_t end = page;
-    return page != GM_NONE && !pool->is_registered && class_of(pool, page) == class &&
+    return page != GM_NONE && !pool->is_registered && class_of(page) == class &&
            gm_pages_run(&pool->pages, &end, 1u << class) == 1u << class && end == GM_NONE;
 }
 

@@ -20,8 +20,9 @@
  * more, and the worker releases it. Slabs leave from the end and are made from the start, so there
  * may be holes. The cap holds at every moment.
  *
- * Pages have numbers: first those of the slabs, then those of the units of each size. A *piece* is
- * a slab or a small unit; its first page names it.
+ * Pages have numbers: those of a slab, then those of as many bytes of units of each smaller size,
+ * then those of the next slab. So a number is the same whatever the cap is. A *piece* is a slab or
+ * a small unit; its first page names it.
  *
  * Called by the engine, stores and the mover, on the loop thread; stores' workers call
  * gm_hostpool_memory. Calls cuda and pages.

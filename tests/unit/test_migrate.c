@@ -634,11 +634,12 @@ static void note_pieces(unsigned way, CUdeviceptr to, CUdeviceptr from, size_t b
 
 static void test_pieces(void **state)
 {
-    static const uint32_t chain[] = {3, 4, 9, 5, 16};
+    static const uint32_t chain[] = {3, 4, 9, 5, GM_CHUNK_CLASSES * GM_SLAB_PAGES}; /* two slabs */
+    static const uint32_t at[] = {3, 4, 9, 5, GM_SLAB_PAGES};
     struct gm_hostpool pool = {.base = 1ull << 44, .max_slabs = 2};
     struct fixture f;
     (void)state;
-    assert_int_equal(gm_pages_open(&pool.pages, 64 * MIB), 0);
+    assert_int_equal(gm_pages_open(&pool.pages, gm_hostpool_pages(&pool) * 2 * MIB), 0);
     for (unsigned i = 0; i < 5; i++)
         pool.pages.next[chain[i]] = i < 4 ? chain[i + 1] : GM_NONE;
     for (unsigned way = 0; way < GM_WAYS; way++) {
@@ -650,7 +651,7 @@ static void test_pieces(void **state)
         assert_int_equal(driver.streams[way].copies, 4);
         assert_int_equal(n_pieces, 5);
         for (unsigned i = 0; i < 5; i++) {
-            const CUdeviceptr host = pool.base + chain[i] * 2 * MIB;
+            const CUdeviceptr host = pool.base + at[i] * 2 * MIB;
             const CUdeviceptr device = (1ull << 40) + i * 2 * MIB;
             assert_int_equal(pieces[i].to, way == GM_WAY_OUT ? host : device);
             assert_int_equal(pieces[i].from, way == GM_WAY_OUT ? device : host);

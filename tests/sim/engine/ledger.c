@@ -87,9 +87,11 @@ static void check_pages(const struct gm_engine *engine, const struct gm_table *m
             const struct gm_chunk *chunk = &made->chunks[i];
             if (chunk->state == GM_CHUNK_UNUSED || chunk->tier != tier)
                 continue;
-            require((tier == GM_TIER_PINNED && chunk->page >= engine->pool.max_slabs * GM_SLAB_PAGES
-                         ? gm_hostpool_is_unit(&engine->pool, chunk->page, chunk->class)
-                         : gm_pages_adopt(&pages, chunk->page, gm_class_bytes(chunk->class))),
+            const bool is_small_unit =
+                tier == GM_TIER_PINNED && gm_class_bytes(chunk->class) < GM_SLAB_BYTES &&
+                gm_hostpool_is_unit(&engine->pool, chunk->page, chunk->class);
+            require(is_small_unit ||
+                        gm_pages_adopt(&pages, chunk->page, gm_class_bytes(chunk->class)),
                     "%s: for a new daemon the pages of chunk %u in tier %u are not its own", when,
                     i, tier);
         }
