@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/sums.h"
 #include "daemon/engine/step/apps.h"
 #include "daemon/engine/act/batches.h"
 #include "daemon/engine/act/events.h"
@@ -22,6 +23,8 @@
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/shares.h"
 #include "daemon/engine/step/waiting.h"
+#include "daemon/memory/files.h"
+#include "daemon/memory/kept.h"
 
 /* No other daemon hands this GPU's memory out, unless that is wanted. 0, or -errno and `why`. */
 static int claim_gpu(struct gm_engine *engine, char *why, size_t why_size)
@@ -234,9 +237,7 @@ static int make_tables(struct gm_engine *engine)
     int error = gm_engine_open_sched(engine);
     if (error)
         return error;
-    error = gm_frames_open(&engine->frames, &engine->cuda, engine->device, max_frames);
-    gm_frames_keep(&engine->frames, engine->config.kept, engine->config.index);
-    return error;
+    return gm_frames_open(&engine->frames, &engine->cuda, engine->device, max_frames);
 }
 
 static void free_tables(struct gm_engine *engine)
@@ -291,6 +292,31 @@ static void check_window(const struct gm_engine *engine)
             (unsigned long long)(engine->first_budget >> 20), (unsigned long long)(window >> 20));
 }
 
+/*
+ * Whether what this GPU has can outlive the daemon: host memory by handles, each with a file. Else
+ * nothing of it is kept.
+ */
+static void check_keeping(struct gm_engine *engine)
+{
+    const uint64_t slabs = engine->host->pinned / GM_SLAB_BYTES;
+    const char *why = NULL;
+    if (engine->pool.is_registered)
+        why = "it has no memory handles on the host";
+    else if (!gm_files_hold_slabs((uint32_t)gm_least(slabs, UINT32_MAX)))
+        why = "pinned memory needs a file for each 32 MiB, and LimitNOFILE or ulimit -n allows too "
+              "few: raise it, or lower --pinned";
+    if (why && gm_kept_is_connected(engine->config.kept))
+        gm_log(GM_LOG_WARN, "what programs have on GPU %d does not outlive this daemon: %s",
+               engine->config.gpu, why);
+    if (why)
+        engine->config.kept = NULL;
+}
+
+bool gm_engine_can_outlive(const struct gm_engine *engine)
+{
+    return engine->config.kept != NULL;
+}
+
 int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engine_config *config,
                    char *why, size_t why_size)
 {
@@ -317,6 +343,7 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     if (error)
         goto close_cuda;
     gm_hostpool_bound(&engine->pool, gm_host_limit_of);
+    check_keeping(engine);
     const struct gm_stores_config stores = {.paged = engine->config.paged,
                                             .disk_dir = engine->config.disk_dir,
                                             .disk = engine->config.disk};
@@ -340,6 +367,10 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
         snprintf(why, why_size, "no memory for the ledger: %s", strerror(-error));
         goto close_mover;
     }
+    if (!engine->ledger.memory)
+        engine->config.kept = NULL;
+    gm_hostpool_keep(&engine->pool, engine->config.kept, engine->config.index);
+    gm_frames_keep(&engine->frames, engine->config.kept, engine->config.index);
     error = gm_alarm_open(&engine->alarm, loop, gm_engine_on_alarm, engine);
     if (error) {
         snprintf(why, why_size, "no timer can be made: %s", strerror(-error));

@@ -10,6 +10,9 @@
  */
 int gm_engine_open(struct gm_engine **engine, uv_loop_t *loop,
                    const struct gm_engine_config *config, char *why, size_t why_size);
+/* Whether what its programs have can outlive the daemon, if there is a keeper: else nothing is put
+ * there. */
+bool gm_engine_can_outlive(const struct gm_engine *engine);
 /* Stop everything and free it. Sessions must have left. The loop must still run once to close
  * handles. */
 void gm_engine_close(struct gm_engine *engine);

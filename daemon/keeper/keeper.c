@@ -142,7 +142,10 @@ static void release(const struct gm_keeper_item *item)
 static bool put(int fd, const struct gm_keeper_message *message, int *fds, uint32_t n_fds)
 {
     int error = n_fds < message->count ? EMFILE : 0; /* the kernel could not give all */
-    if (keeper.held.n + message->count > keeper.held.most)
+    uint32_t more = 0;
+    for (uint32_t i = 0; i < message->count; i++)
+        more += gm_held_fd(&keeper.held, &message->items[i]) < 0;
+    if (keeper.held.n + more > keeper.held.most)
         error = EMFILE;
     for (uint32_t i = 0; i < message->count && error == 0; i++)
         if (!gm_held_reserve(&keeper.held, &message->items[i]))

@@ -30,7 +30,7 @@
 #define GM_KEEPER_FDS 253u /* SCM_MAX_FD: the kernel sends no more at once */
 #define GM_KEEPER_KINDS 16u
 #define GM_KEEPER_GPUS 16u
-#define GM_KEEPER_SLOTS (1u << 22) /* 8 TiB in frames of 2 MiB */
+#define GM_KEEPER_SLOTS (1u << 24) /* 32 TiB in frames of 2 MiB; pinned memory has five a page */
 
 enum gm_keeper_type {
     GM_KEEPER_HELLO = 1,

@@ -9,7 +9,8 @@
 static uint32_t limit = UINT32_MAX;
 static uint32_t for_frames = UINT32_MAX;
 static uint32_t of_frame = 1;
-static atomic_uint frames;
+static atomic_uint frames, slabs;
+static uint32_t for_slabs;
 
 void gm_files_init(uint64_t most)
 {
@@ -26,11 +27,37 @@ uint32_t gm_files_kept(void)
     return limit / 4 < GM_FILES_KEPT ? limit / 4 : GM_FILES_KEPT;
 }
 
+/* ... and are not held for slabs. */
+static uint32_t left_now(void)
+{
+    const uint32_t left = gm_files_left(), made = atomic_load(&slabs);
+    const uint32_t held = for_slabs > made ? for_slabs - made : 0;
+    return left > held ? left - held : 0;
+}
+
 uint32_t gm_files_divide(void)
 {
-    const uint32_t left = gm_files_left() + atomic_load(&frames) * of_frame, programs = left / 3;
+    const uint32_t left = left_now() + atomic_load(&frames) * of_frame, programs = left / 3;
     for_frames = (left - programs) / of_frame;
     return programs;
+}
+
+bool gm_files_hold_slabs(uint32_t n)
+{
+    if (n != for_slabs && n > gm_files_left() / 4)
+        return false;
+    for_slabs = n;
+    return true;
+}
+
+void gm_files_add_slab(void)
+{
+    atomic_fetch_add(&slabs, 1);
+}
+
+void gm_files_drop_slab(void)
+{
+    atomic_fetch_sub(&slabs, 1);
 }
 
 uint32_t gm_files_count(void)
@@ -74,7 +101,7 @@ void gm_files_drop_frame(void)
 
 uint32_t gm_files_left_for_frames(void)
 {
-    const uint32_t n = atomic_load(&frames), left = gm_files_left() / of_frame;
+    const uint32_t n = atomic_load(&frames), left = left_now() / of_frame;
     const uint32_t ours = for_frames > n ? for_frames - n : 0;
     return ours < left ? ours : left;
 }

@@ -39,6 +39,14 @@ uint32_t gm_files_divide(void);
 /* How many frames there can be at once; UINT32_MAX before that. */
 uint32_t gm_files_for_frames(void);
 
+/* Each slab of pinned memory will have a file: `n` at most, of all GPUs. They are for nothing else
+ * from now on. False: that would be more than a quarter of what is left, and none is to have one.
+ */
+bool gm_files_hold_slabs(uint32_t n);
+/* One has its file, or has it no more. */
+void gm_files_add_slab(void);
+void gm_files_drop_slab(void);
+
 /* A frame has a file. False: it may not. */
 bool gm_files_add_frame(void);
 /* ... that is open already. */

@@ -155,15 +155,33 @@ close_fd:
     return result;
 }
 
-CUresult gm_frames_adopt(struct gm_frames *frames, uint32_t index,
-                         CUmemGenericAllocationHandle handle, CUdeviceptr va)
+static CUresult adopt(struct gm_frames *frames, uint32_t index, struct gm_hostpool *pool,
+                      uint32_t page, uint32_t owner, uint32_t id)
 {
     struct gm_frame_handle *frame = &frames->handles[index];
-    *frame = (struct gm_frame_handle){.handle = handle, .va = va, .is_unit = true};
-    const CUresult result = export_handle(frames, frame);
-    if (result != CUDA_SUCCESS)
-        *frame = (struct gm_frame_handle){.fd = -1};
+    struct gm_unit_memory unit;
+    const CUresult result = gm_hostpool_lend(pool, page, owner, id, &unit);
+    *frame = (struct gm_frame_handle){.fd = -1};
+    if (result == CUDA_SUCCESS)
+        *frame = (struct gm_frame_handle){
+            .handle = unit.handle, .va = unit.at, .fd = unit.fd, .id = id, .is_unit = true};
     return result;
+}
+
+CUresult gm_frames_adopt(struct gm_frames *frames, uint32_t index, struct gm_hostpool *pool,
+                         uint32_t page, uint32_t owner)
+{
+    return adopt(frames, index, pool, page, owner, atomic_fetch_add(&next_id, 1));
+}
+
+CUresult gm_frames_adopt_again(struct gm_frames *frames, uint32_t index, struct gm_hostpool *pool,
+                               uint32_t page, uint32_t owner)
+{
+    const uint32_t id = gm_hostpool_unit_id(pool, page);
+    if (id == 0) /* no program has heard of it */
+        return gm_frames_adopt(frames, index, pool, page, owner);
+    go_above(id);
+    return adopt(frames, index, pool, page, owner, id);
 }
 
 void gm_frames_destroy(struct gm_frames *frames, uint32_t index, uint64_t bytes)
@@ -171,10 +189,9 @@ void gm_frames_destroy(struct gm_frames *frames, uint32_t index, uint64_t bytes)
     const struct gm_cuda *cuda = frames->cuda;
     struct gm_frame_handle *frame = &frames->handles[index];
 
-    if (!frame->is_unit)
-        gm_kept_drop(frames->kept, GM_KEPT_FRAME, frames->gpu, index);
-    close_file(frame);
     if (!frame->is_unit) {
+        gm_kept_drop(frames->kept, GM_KEPT_FRAME, frames->gpu, index);
+        close_file(frame);
         cuda->cuMemUnmap(frame->va, bytes);
         cuda->cuMemAddressFree(frame->va, bytes);
         cuda->cuMemRelease(frame->handle);

@@ -1,13 +1,14 @@
 /*
  * Frames: physical memory handles, on the GPU or on the host. Owns the exported fd, kept open so
  * that any program can import it; of a frame on the GPU also the handle and the daemon's own
- * mapping. A host frame is a unit of the pinned tier (hostpool.h). All copies use the daemon's
- * mapping, so no copy waits for a program to map or unmap. core/table says whose a frame is.
+ * mapping. A host frame is a unit of the pinned tier (hostpool.h), which has its descriptor. All
+ * copies use the daemon's mapping, so no copy waits for a program to map or unmap. core/table says
+ * whose a frame is.
  *
  * A frame on the GPU outlives the daemon by its descriptor (kept.h): it is put there before anybody
  * can have data in it, and dropped before it is released.
  *
- * Called by the engine on the loop thread. Calls cuda, files and kept.
+ * Called by the engine on the loop thread. Calls cuda, files, hostpool and kept.
  */
 #ifndef GM_DAEMON_MEMORY_FRAMES_H
 #define GM_DAEMON_MEMORY_FRAMES_H
@@ -16,6 +17,7 @@
 #include <stdint.h>
 
 #include "daemon/memory/cuda.h"
+#include "daemon/memory/hostpool.h"
 #include "daemon/memory/kept.h"
 
 struct gm_frame_handle {
@@ -23,7 +25,7 @@ struct gm_frame_handle {
     CUdeviceptr va; /* the daemon's mapping; 0: none */
     uint32_t id;    /* on the wire: unique among all that a program can still have */
     int fd;
-    bool is_unit; /* handle and mapping are the pinned tier's */
+    bool is_unit; /* handle, mapping and fd are the pinned tier's */
 };
 
 struct gm_frames {
@@ -51,10 +53,13 @@ CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t byt
 CUresult gm_frames_import(struct gm_frames *frames, uint32_t index, uint64_t bytes, int fd,
                           uint32_t id);
 
-/* Frame `index` is the unit of host memory with this handle, which the daemon has mapped at `va`.
- * On failure nothing is left behind. */
-CUresult gm_frames_adopt(struct gm_frames *frames, uint32_t index,
-                         CUmemGenericAllocationHandle handle, CUdeviceptr va);
+/* Frame `index` is the unit of host memory at this page, for programs of `owner`: theirs from now
+ * on. On failure nothing is left behind. */
+CUresult gm_frames_adopt(struct gm_frames *frames, uint32_t index, struct gm_hostpool *pool,
+                         uint32_t page, uint32_t owner);
+/* The same, of a unit of the daemon before: programs know it by the id that they had heard. */
+CUresult gm_frames_adopt_again(struct gm_frames *frames, uint32_t index, struct gm_hostpool *pool,
+                               uint32_t page, uint32_t owner);
 
 /* Release it; no copy uses it any more. The driver keeps the memory until the last import is
  * released too. */

@@ -1,13 +1,16 @@
 #include "daemon/memory/hostpool.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "common/chunk.h"
 #include "common/sums.h"
+#include "daemon/memory/files.h"
 
 #define SLAB_BYTES GM_SLAB_BYTES
 #define WHOLE (GM_CHUNK_CLASSES - 1u) /* the class of slabs */
@@ -118,6 +121,46 @@ static CUresult make_registered(struct gm_hostpool *pool, struct gm_piece *slab,
     return result;
 }
 
+static void close_file(struct gm_piece *piece)
+{
+    if (piece->fd == 0)
+        return;
+    close(piece->fd);
+    piece->fd = 0;
+    if (piece->has_frames_file)
+        gm_files_drop_frame();
+    else
+        gm_files_drop_slab();
+}
+
+/* Files of slabs are held where each has one. */
+static bool has_frames_file(const struct gm_hostpool *pool, uint32_t page)
+{
+    return !pool->kept || class_of(page) != WHOLE;
+}
+
+static CUresult export_piece(struct gm_hostpool *pool, uint32_t page)
+{
+    struct gm_piece *piece = piece_of(pool, page);
+    int fd = 0;
+    if (piece->fd != 0)
+        return CUDA_SUCCESS;
+    const CUresult result = pool->cuda->cuMemExportToShareableHandle(
+        &fd, piece->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    piece->has_frames_file = has_frames_file(pool, page);
+    if (gm_files_is_kept(fd) || (piece->has_frames_file && !gm_files_add_frame())) {
+        close(fd);
+        return CUDA_ERROR_OPERATING_SYSTEM; /* as the driver says when no file is left */
+    }
+    if (!piece->has_frames_file)
+        gm_files_add_slab();
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    piece->fd = fd;
+    return CUDA_SUCCESS;
+}
+
 /* Release a piece as far as the driver lets it; it keeps note of what is left. */
 static CUresult release_piece(struct gm_hostpool *pool, uint32_t page)
 {
@@ -137,49 +180,66 @@ static CUresult release_piece(struct gm_hostpool *pool, uint32_t page)
     if (result != CUDA_SUCCESS)
         return result;
     piece->is_held = false;
+    close_file(piece);
     if (piece->at != 0)
         pool->cuda->cuMemAddressFree(piece->at, bytes);
     piece->at = 0;
     return CUDA_SUCCESS;
 }
 
-/* Pin and map a piece. One that is stuck gets only what it lacks. */
-static CUresult make_piece(struct gm_hostpool *pool, uint32_t page)
+/* Where it lies, with access to it for the GPU and the daemon. */
+static CUresult map_piece(struct gm_hostpool *pool, uint32_t page)
 {
     const struct gm_cuda *cuda = pool->cuda;
     struct gm_piece *piece = piece_of(pool, page);
-    const unsigned class = class_of(page);
-    const uint64_t bytes = gm_class_bytes(class);
-    CUmemAllocationProp prop = {
+    const uint64_t bytes = gm_class_bytes(class_of(page));
+    const CUdeviceptr at = address_of(pool, page);
+    const CUmemAccessDesc access[2] = {
+        {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = pool->device},
+         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+        {.location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = pool->node},
+         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+    };
+    CUresult result = CUDA_SUCCESS;
+    if (!piece->is_mapped)
+        result = cuda->cuMemMap(at, bytes, 0, piece->handle, 0);
+    piece->is_mapped = result == CUDA_SUCCESS;
+    return result == CUDA_SUCCESS ? cuda->cuMemSetAccess(at, bytes, access, 2) : result;
+}
+
+static CUresult reserve_piece(struct gm_hostpool *pool, uint32_t page)
+{
+    struct gm_piece *piece = piece_of(pool, page);
+    const uint64_t bytes = gm_class_bytes(class_of(page));
+    if (class_of(page) == WHOLE || piece->at != 0)
+        return CUDA_SUCCESS;
+    const CUresult result = pool->cuda->cuMemAddressReserve(&piece->at, bytes, bytes, 0, 0);
+    if (result != CUDA_SUCCESS)
+        piece->at = 0;
+    return result;
+}
+
+/* Pin and map a piece. One that is stuck gets only what it lacks. */
+static CUresult make_piece(struct gm_hostpool *pool, uint32_t page)
+{
+    struct gm_piece *piece = piece_of(pool, page);
+    const CUmemAllocationProp prop = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
         .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = pool->node},
     };
-    CUmemAccessDesc access[2] = {
-        {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = pool->device},
-         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
-        {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
-    };
-    CUresult result = CUDA_SUCCESS;
-
     if (pool->is_registered)
         return make_registered(pool, piece, (void *)address_of(pool, page));
-    if (class != WHOLE && piece->at == 0)
-        result = cuda->cuMemAddressReserve(&piece->at, bytes, bytes, 0, 0);
-    if (result != CUDA_SUCCESS) {
-        piece->at = 0;
+    CUresult result = reserve_piece(pool, page);
+    if (result != CUDA_SUCCESS)
         return result;
-    }
-    const CUdeviceptr at = address_of(pool, page);
     if (!piece->is_held)
-        result = cuda->cuMemCreate(&piece->handle, bytes, &prop, 0);
+        result = pool->cuda->cuMemCreate(&piece->handle, gm_class_bytes(class_of(page)), &prop, 0);
     piece->is_held = result == CUDA_SUCCESS;
-    if (result == CUDA_SUCCESS && !piece->is_mapped) {
-        result = cuda->cuMemMap(at, bytes, 0, piece->handle, 0);
-        piece->is_mapped = result == CUDA_SUCCESS;
-    }
     if (result == CUDA_SUCCESS)
-        result = cuda->cuMemSetAccess(at, bytes, access, 2);
+        result = map_piece(pool, page);
+    if (result == CUDA_SUCCESS && pool->kept)
+        result = export_piece(pool, page);
     if (result != CUDA_SUCCESS)
         release_piece(pool, page);
     return result;
@@ -213,7 +273,7 @@ static void set_idle(struct gm_hostpool *pool, uint32_t page, bool is_idle)
     piece->is_fresh = false;
 }
 
-/* A small unit is one chain. */
+/* A unit is one chain. */
 static void link_pages(struct gm_hostpool *pool, uint32_t page)
 {
     const uint32_t n = 1u << class_of(page);
@@ -255,6 +315,8 @@ static void set_piece(struct gm_hostpool *pool, uint32_t page, enum gm_piece_sta
     uint32_t *top = &pool->top[class];
     if (piece->state == GM_PIECE_THERE)
         end_being_there(pool, page);
+    if (state == GM_PIECE_RELEASING)
+        gm_kept_drop(pool->kept, GM_KEPT_PIECE, pool->gpu, page);
     pool->count[class][piece->state]--;
     piece->state = (uint8_t)state;
     pool->count[class][state]++;
@@ -489,11 +551,24 @@ static void settle(struct gm_hostpool *pool)
     start_growth(pool);
 }
 
+/* Whether it outlives the daemon, if it is to. */
+static bool put_piece(struct gm_hostpool *pool, uint32_t page, uint32_t id)
+{
+    const int fd = piece_of(pool, page)->fd;
+    return !pool->kept || gm_kept_put(pool->kept, GM_KEPT_PIECE, pool->gpu, page, id, fd) == 0;
+}
+
 /* A piece comes back from the worker. */
 static void take_over(struct gm_hostpool *pool, uint32_t page, bool is_made)
 {
     struct gm_piece *piece = piece_of(pool, page);
     const bool is_small = class_of(page) != WHOLE;
+    piece->id = 0;
+    if (is_made && !put_piece(pool, page, 0)) {
+        pool->job.outcome = CUDA_ERROR_OPERATING_SYSTEM; /* another process has no file left */
+        piece->is_used_up = true;
+        is_made = false;
+    }
     /* A small unit that is made in part serves nobody. */
     piece->is_used_up = piece->is_used_up || (!is_made && is_small);
     if (is_made)
@@ -600,14 +675,22 @@ void gm_hostpool_bound(struct gm_hostpool *pool, uint64_t (*bound)(const void *a
     pool->bound = bound;
 }
 
+void gm_hostpool_keep(struct gm_hostpool *pool, struct gm_kept *kept, uint32_t gpu)
+{
+    pool->kept = kept;
+    pool->gpu = gpu;
+}
+
 void gm_hostpool_close(struct gm_hostpool *pool)
 {
     pool->is_closing = true;
     while (pool->working > 0)
         uv_run(pool->loop, UV_RUN_ONCE);
     for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
-        for (uint32_t i = 0; i < pool->top[class]; i++)
+        for (uint32_t i = 0; i < pool->top[class]; i++) {
+            gm_kept_drop(pool->kept, GM_KEPT_PIECE, pool->gpu, first_page(class, i));
             release_piece(pool, first_page(class, i));
+        }
     if (pool->base && pool->is_registered)
         munmap((void *)pool->base, pool->max_slabs * SLAB_BYTES);
     else if (pool->base)
@@ -737,13 +820,95 @@ bool gm_hostpool_is_unit(const struct gm_hostpool *pool, uint32_t page, unsigned
            gm_pages_run(&pool->pages, &end, 1u << class) == 1u << class && end == GM_NONE;
 }
 
-CUmemGenericAllocationHandle gm_hostpool_unit_handle(struct gm_hostpool *pool, uint32_t page,
-                                                     uint32_t owner)
+CUresult gm_hostpool_lend(struct gm_hostpool *pool, uint32_t page, uint32_t owner, uint32_t id,
+                          struct gm_unit_memory *unit)
 {
     struct gm_piece *piece = piece_of(pool, page);
+    const CUresult result = export_piece(pool, page);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!put_piece(pool, page, id))
+        return CUDA_ERROR_OPERATING_SYSTEM; /* another process has no file left */
     piece->has_owner = true;
     piece->owner = owner;
-    return piece->handle;
+    piece->id = id;
+    *unit = (struct gm_unit_memory){piece->handle, address_of(pool, page), piece->fd};
+    return CUDA_SUCCESS;
+}
+
+uint32_t gm_hostpool_unit_id(const struct gm_hostpool *pool, uint32_t page)
+{
+    return piece_of(pool, page)->id;
+}
+
+/* ---- what the daemon before had ---- */
+
+/* Its memory is the pool's. False: it has not got it, and nothing of it is left. */
+static bool import_piece(struct gm_hostpool *pool, uint32_t page, int fd)
+{
+    struct gm_piece *piece = piece_of(pool, page);
+    piece->fd = fd;
+    piece->has_frames_file = has_frames_file(pool, page);
+    if (piece->has_frames_file)
+        gm_files_adopt_frame();
+    else
+        gm_files_add_slab();
+    CUresult result = reserve_piece(pool, page);
+    if (result == CUDA_SUCCESS) {
+        result = pool->cuda->cuMemImportFromShareableHandle(
+            &piece->handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+        piece->is_held = result == CUDA_SUCCESS;
+    }
+    if (result == CUDA_SUCCESS)
+        result = map_piece(pool, page);
+    if (result != CUDA_SUCCESS)
+        release_piece(pool, page);
+    return result == CUDA_SUCCESS;
+}
+
+int gm_hostpool_adopt(struct gm_hostpool *pool, uint32_t page, int fd, uint32_t id, uint32_t owner)
+{
+    const bool is_piece = page < gm_hostpool_pages(pool) && !pool->is_registered &&
+                          first_page(class_of(page), index_of(page)) == page &&
+                          piece_of(pool, page)->state == GM_PIECE_ABSENT;
+    const bool is_lent = is_piece && (id != 0 || class_of(page) != WHOLE);
+    const bool is_nobodys = is_lent && owner == GM_NONE;
+    if (!is_piece || is_nobodys || !import_piece(pool, page, fd)) {
+        gm_kept_drop(pool->kept, GM_KEPT_PIECE, pool->gpu, page);
+        if (!is_piece || is_nobodys) {
+            close(fd);
+        } else if (piece_of(pool, page)->is_held) {
+            set_piece(pool, page, GM_PIECE_STUCK);
+            piece_of(pool, page)->is_used_up = true;
+        }
+        return is_nobodys ? 0 : -EINVAL;
+    }
+    struct gm_piece *piece = piece_of(pool, page);
+    set_piece(pool, page, GM_PIECE_THERE);
+    piece->id = id;
+    if (!is_lent)
+        return 0;
+    if (class_of(page) == WHOLE) {
+        link_pages(pool, page);
+        gm_pages_adopt(&pool->pages, page, SLAB_BYTES);
+    }
+    piece->has_owner = true;
+    piece->owner = owner;
+    set_idle(pool, page, true);
+    return 0;
+}
+
+bool gm_hostpool_take_again(struct gm_hostpool *pool, uint32_t page, uint64_t bytes)
+{
+    if (page >= gm_hostpool_pages(pool) || piece_of(pool, page)->state != GM_PIECE_THERE)
+        return false;
+    if (!piece_of(pool, page)->has_owner)
+        return gm_pages_adopt(&pool->pages, page, bytes);
+    if (!piece_of(pool, page)->is_idle || first_page(class_of(page), index_of(page)) != page ||
+        bytes != gm_class_bytes(class_of(page)))
+        return false;
+    set_idle(pool, page, false);
+    return true;
 }
 
 void gm_hostpool_piece(const struct gm_hostpool *pool, uint32_t *page, CUdeviceptr *address,

@@ -24,8 +24,11 @@
  * then those of the next slab. So a number is the same whatever the cap is. A *piece* is a slab or
  * a small unit; its first page names it.
  *
- * Called by the engine, stores and the mover, on the loop thread; stores' workers call
- * gm_hostpool_memory. Calls cuda and pages.
+ * Where pieces outlive the daemon (kept.h), each has a descriptor, which is put there before
+ * anybody can have it, and dropped when it goes back to the worker. Registered memory has none.
+ *
+ * Called by the engine, frames, stores and the mover, on the loop thread; stores' workers call
+ * gm_hostpool_memory. Calls cuda, files, kept and pages.
  */
 #ifndef GM_DAEMON_MEMORY_HOSTPOOL_H
 #define GM_DAEMON_MEMORY_HOSTPOOL_H
@@ -35,6 +38,7 @@
 #include <uv.h>
 
 #include "daemon/memory/cuda.h"
+#include "daemon/memory/kept.h"
 #include "daemon/memory/pages.h"
 
 enum gm_piece_state {
@@ -54,10 +58,20 @@ struct gm_piece {
     bool is_fresh;   /* ... it was made for somebody who has yet to ask again */
     bool is_used_up; /* LEAVING: it must be destroyed */
     uint32_t owner;
+    uint32_t id; /* by which a program knows it, or knew; 0: none ever had it */
     /* The rest is the worker's while the piece is with it. */
     bool is_held, is_mapped; /* the handle, or registered memory */
     CUmemGenericAllocationHandle handle;
-    CUdeviceptr at; /* of a small unit; 0: none */
+    CUdeviceptr at;       /* of a small unit; 0: none */
+    int fd;               /* exported; 0: it is not */
+    bool has_frames_file; /* ... and counts as a frame's */
+};
+
+/* The memory of a unit, all of it the pool's. */
+struct gm_unit_memory {
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr at;
+    int fd;
 };
 
 /* Pieces that the workers make before they report: some 60 ms of pinning, of slabs. Releasing takes
@@ -102,6 +116,8 @@ struct gm_hostpool {
     CUresult refusal;             /* why the last piece could not be made */
     bool is_refused;              /* ... and nobody has asked since */
     CUresult stuck;               /* why the last piece could not be released */
+    struct gm_kept *kept;         /* NULL: pieces do not outlive the daemon */
+    uint32_t gpu;                 /* ... as which GPU's */
     void (*on_grown)(void *arg);
     void *arg;
     uv_loop_t *loop;
@@ -115,6 +131,15 @@ int gm_hostpool_open(struct gm_hostpool *pool, uv_loop_t *loop, const struct gm_
 /* The cap is `bound(arg)` at any moment, in whole slabs, if that is less; `arg` as of open. It is
  * never less than what is pinned. */
 void gm_hostpool_bound(struct gm_hostpool *pool, uint64_t (*bound)(const void *arg));
+/* Have each piece that is made outlive the daemon, as this GPU's. Before any is made. */
+void gm_hostpool_keep(struct gm_hostpool *pool, struct gm_kept *kept, uint32_t gpu);
+/*
+ * The piece whose first page this is: memory of the daemon before, by its descriptor, which is
+ * taken in any case, and the id that was put with it. `owner`: the user whose chunk lies there from
+ * that page on; GM_NONE: there is none. What a program may know and is nobody's is let go, which is
+ * no error. 0, or -errno, and there is nothing: it is no such page or memory.
+ */
+int gm_hostpool_adopt(struct gm_hostpool *pool, uint32_t page, int fd, uint32_t id, uint32_t owner);
 /* Waits for the worker and frees everything. */
 void gm_hostpool_close(struct gm_hostpool *pool);
 
@@ -126,6 +151,9 @@ void gm_hostpool_want(struct gm_hostpool *pool, uint64_t bytes);
  * few are free now: then idle units begin to go. Freed with gm_hostpool_free. */
 uint32_t gm_hostpool_take(struct gm_hostpool *pool, uint64_t bytes);
 void gm_hostpool_free(struct gm_hostpool *pool, uint32_t page);
+/* Take a chain as it lies there, of the daemon before: pages that are free, or an idle unit. False:
+ * it is none of that size, and nothing is taken. So it may be an attack. */
+bool gm_hostpool_take_again(struct gm_hostpool *pool, uint32_t page, uint64_t bytes);
 /* The slab that would be free soonest: anybody's, with fewest pages in use. GM_NONE: there is none
  * that has any in use. */
 uint32_t gm_hostpool_emptiest(const struct gm_hostpool *pool);
@@ -151,9 +179,12 @@ void gm_hostpool_make_units(struct gm_hostpool *pool);
 uint32_t gm_hostpool_take_idle(struct gm_hostpool *pool, uint32_t owner);
 /* Whether the chain that starts at `page` is all of one unit of `class`. */
 bool gm_hostpool_is_unit(const struct gm_hostpool *pool, uint32_t page, unsigned class);
-/* The handle of the unit at `page`, for a program of `owner`: it is theirs from now on. */
-CUmemGenericAllocationHandle gm_hostpool_unit_handle(struct gm_hostpool *pool, uint32_t page,
-                                                     uint32_t owner);
+/* The unit at `page` for programs of `owner`, who will know it by `id`: it is theirs from now on.
+ * Not CUDA_SUCCESS: nothing has changed. */
+CUresult gm_hostpool_lend(struct gm_hostpool *pool, uint32_t page, uint32_t owner, uint32_t id,
+                          struct gm_unit_memory *unit);
+/* By which programs know the unit at `page`, or knew it; 0: none ever did. */
+uint32_t gm_hostpool_unit_id(const struct gm_hostpool *pool, uint32_t page);
 
 uint32_t gm_hostpool_pages(const struct gm_hostpool *pool); /* all page numbers are below */
 uint64_t gm_hostpool_cap(const struct gm_hostpool *pool);   /* bytes */

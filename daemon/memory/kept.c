@@ -157,19 +157,17 @@ int gm_kept_put(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint
         return 0;
     if (!gm_held_is_key(&item))
         return -ERANGE;
+    int error = gm_held_reserve(&kept->put, &item) ? 0 : -ENOMEM;
+    if (error == 0 && kept->keeper.fd >= 0)
+        error = gm_keeper_put(&kept->keeper, &item, &fd, 1);
+    if (error && error != -ENOTCONN)
+        return error;
     const int before = gm_held_drop(&kept->taken, &item);
     if (before >= 0)
         close(before);
     gm_held_drop(&kept->put, &item);
-    int error = gm_held_reserve(&kept->put, &item) ? 0 : -ENOMEM;
-    if (error == 0 && kept->keeper.fd >= 0)
-        error = gm_keeper_put(&kept->keeper, &item, &fd, 1);
-    if (error == 0 || error == -ENOTCONN) {
-        gm_held_put(&kept->put, &item, fd);
-        return 0;
-    }
-    gm_keeper_drop(&kept->keeper, &item, 1);
-    return error;
+    gm_held_put(&kept->put, &item, fd);
+    return 0;
 }
 
 void gm_kept_drop(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint32_t slot)

@@ -64,8 +64,8 @@ void gm_kept_end(struct gm_kept *kept);
 /*
  * Have this outlive the daemon, in the place of what has this key. The descriptor stays the
  * caller's, and stays open until it is dropped. Put it before anybody relies on it. 0; -errno: it
- * is not held, and neither is what had the key: do not go on. -EMFILE, -ENOMEM: the keeper can hold
- * no more; another: it is a lease that cannot be watched, or no key.
+ * is not held, so do not go on; what has the key keeps it. -EMFILE, -ENOMEM: the keeper can hold no
+ * more; another: it is a lease that cannot be watched, or no key.
  */
 int gm_kept_put(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint32_t slot,
                 uint64_t id, int fd);

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "common/chunk.h"
@@ -24,7 +25,7 @@
 
 /* ---- the driver ---- */
 
-enum call { CREATE, RELEASE, MAP, UNMAP, ACCESS, RESERVE, CALLS };
+enum call { CREATE, RELEASE, MAP, UNMAP, ACCESS, RESERVE, EXPORT, CALLS };
 
 /* Addresses by 32 MiB: those of the slabs, and a place for each smaller unit. */
 #define SLABS 16u
@@ -217,6 +218,19 @@ static inline CUresult fake_unreserve(CUdeviceptr at, size_t size)
     return leave(CUDA_SUCCESS);
 }
 
+/* A file that is open, as a descriptor of memory is. */
+static inline CUresult fake_export(void *fd, CUmemGenericAllocationHandle handle,
+                                   CUmemAllocationHandleType type, unsigned long long flags)
+{
+    (void)type, (void)flags;
+    if (!enter(EXPORT))
+        return leave(CUDA_ERROR_OPERATING_SYSTEM);
+    if (handle == 0 || handle > HANDLES || !driver.handles[handle - 1].is_held)
+        return wrong("exported what is not held");
+    *(int *)fd = dup(STDERR_FILENO);
+    return leave(CUDA_SUCCESS);
+}
+
 static inline CUresult fake_current(CUcontext context)
 {
     (void)context;
@@ -238,6 +252,7 @@ static const struct gm_cuda fake = {
     .cuMemAddressFree = fake_unreserve,
     .cuMemSetAccess = fake_access,
     .cuMemAddressReserve = fake_reserve,
+    .cuMemExportToShareableHandle = fake_export,
     .cuCtxSetCurrent = fake_current,
     .cuDeviceGetAttribute = fake_attribute,
 };

@@ -50,11 +50,40 @@ static void test_left(void **state)
     assert_int_equal(gm_files_left(), used < 3 ? 3 - used : 0);
 }
 
+/* What slabs are to have is nobody else's, whether they have it or not. */
+static void test_slabs(void **state)
+{
+    (void)state;
+    while (lowest() < 300) /* whatever it has inherited */
+        assert_true(dup(STDERR_FILENO) >= 0);
+    const uint32_t used = (uint32_t)lowest(), left = 1000 - GM_FILES_KEPT - used;
+    gm_files_init(1000);
+    assert_false(gm_files_hold_slabs(left / 4 + 1));
+    assert_int_equal(gm_files_divide(), left / 3);
+    assert_true(gm_files_hold_slabs(left / 4));
+    assert_int_equal(gm_files_divide(), (left - left / 4) / 3);
+    const uint32_t frames = gm_files_for_frames();
+    assert_int_equal(frames, left - left / 4 - (left - left / 4) / 3);
+    const int slab = dup(STDERR_FILENO), frame = dup(STDERR_FILENO);
+    gm_files_add_slab();
+    gm_files_adopt_frame();
+    assert_int_equal(gm_files_left(), left - 2);
+    assert_int_equal(gm_files_divide(), (left - left / 4) / 3); /* they are counted once */
+    assert_int_equal(gm_files_for_frames(), frames);
+    assert_int_equal(gm_files_left_for_frames(), frames - 1);
+    assert_true(gm_files_hold_slabs(left / 4)); /* as another GPU asks */
+    gm_files_drop_slab();
+    gm_files_drop_frame();
+    close(slab);
+    close(frame);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kept),
         cmocka_unit_test(test_left),
+        cmocka_unit_test(test_slabs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

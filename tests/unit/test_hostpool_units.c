@@ -33,6 +33,18 @@ static uint32_t take_unit(struct fixture *f, unsigned class, uint32_t owner)
     return gm_hostpool_take_unit(&f->pool, class, owner);
 }
 
+/* A program of `owner` may map it. Returns whose memory it is. */
+static unsigned lend(struct fixture *f, uint32_t page, uint32_t owner)
+{
+    static uint32_t id;
+    struct gm_unit_memory unit;
+    assert_int_equal(gm_hostpool_lend(&f->pool, page, owner, ++id, &unit), CUDA_SUCCESS);
+    assert_true(unit.fd > 2);
+    assert_int_equal(unit.at, (uintptr_t)gm_hostpool_memory(&f->pool, page));
+    assert_int_equal(gm_hostpool_unit_id(&f->pool, page), id);
+    return (unsigned)unit.handle - 1;
+}
+
 /* One that a program of `owner` maps. */
 static uint32_t take_mapped(struct fixture *f, unsigned class, uint32_t owner)
 {
@@ -40,7 +52,7 @@ static uint32_t take_mapped(struct fixture *f, unsigned class, uint32_t owner)
     assert_int_not_equal(page, GM_NONE);
     assert_true(gm_hostpool_is_unit(&f->pool, page, class));
     assert_int_equal(chain_bytes(f, page), gm_class_bytes(class));
-    const unsigned handle = (unsigned)gm_hostpool_unit_handle(&f->pool, page, owner) - 1;
+    const unsigned handle = lend(f, page, owner);
     assert_int_equal(driver.handles[handle].mapped_at,
                      (uintptr_t)gm_hostpool_memory(&f->pool, page));
     assert_int_equal(driver.handles[handle].bytes, gm_class_bytes(class));
@@ -69,7 +81,7 @@ static void test_what_is_a_unit(void **state)
     const uint32_t parts = take(&f, SLAB);
     assert_false(gm_hostpool_is_unit(&f.pool, parts, WHOLE));
     gm_hostpool_free(&f.pool, other);
-    gm_hostpool_unit_handle(&f.pool, whole, ALICE);
+    lend(&f, whole, ALICE);
     gm_hostpool_free(&f.pool, whole);
     assert_int_equal(gm_hostpool_take_idle(&f.pool, BOB), GM_NONE);
     assert_int_equal(gm_hostpool_take_idle(&f.pool, ALICE), whole);
@@ -393,8 +405,9 @@ static void walk(unsigned seed, bool has_faults)
                 assert_true(gm_hostpool_is_unit(&f.pool, chain[c], class));
                 check_owner(&f, history, chain[c], owner);
             }
-            if (chain[c] != GM_NONE && pick(&random, 2)) {
-                gm_hostpool_unit_handle(&f.pool, chain[c], owner);
+            struct gm_unit_memory unit;
+            if (chain[c] != GM_NONE && pick(&random, 2) &&
+                gm_hostpool_lend(&f.pool, chain[c], owner, 1, &unit) == CUDA_SUCCESS) {
                 history[place_of_page(&f, chain[c])].owner = owner;
             }
         } else if (what == 6) {

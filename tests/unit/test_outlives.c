@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -33,6 +34,7 @@ static const struct gm_cuda cuda = {
 #undef GM_CUDA
 };
 static char folder[64], path[96];
+static uint64_t cap = 8 * GM_SLAB_BYTES; /* of pinned memory */
 static pid_t keeper;
 
 /* In a process whose end tells. */
@@ -70,6 +72,7 @@ static int set_up(void **state)
         return -1;
     snprintf(path, sizeof path, "%s/keeper.sock", folder);
     start(1024);
+    cap = 8 * GM_SLAB_BYTES;
     return setenv("SIMCUDA_DIR", folder, 1);
 }
 
@@ -86,9 +89,16 @@ static int tear_down(void **state)
 
 static struct {
     struct gm_kept *kept;
+    uv_loop_t loop;
+    struct gm_hostpool pool;
     struct gm_frames frames;
     CUcontext context;
 } one;
+
+static void nothing(void *arg)
+{
+    (void)arg;
+}
 
 static void begin(void)
 {
@@ -106,6 +116,11 @@ static void begin(void)
     require(gm_kept_take(one.kept) == 0);
     require(gm_frames_open(&one.frames, &cuda, device, 64) == 0);
     gm_frames_keep(&one.frames, one.kept, GPU);
+    char why[128];
+    require(uv_loop_init(&one.loop) == 0);
+    require(gm_hostpool_open(&one.pool, &one.loop, &cuda, one.context, device, cap, nothing, NULL,
+                             why, sizeof why) == 0);
+    gm_hostpool_keep(&one.pool, one.kept, GPU);
 }
 
 /* Run it as a process that is then killed. */
@@ -263,11 +278,216 @@ static void test_full(void **state)
     daemon_is(makes_too_many);
 }
 
+/* ---- pinned memory ---- */
+
+#define ALICE 1000u
+#define BOB 1001u
+#define WHOLE (GM_CHUNK_CLASSES - 1u)
+
+/* What lies where, as a ledger would say. */
+static struct {
+    uint32_t chain, unit, small, lent, others, idle, chains[512];
+    uint32_t lent_id, small_id;
+} * left;
+
+static CUdeviceptr at(uint32_t page)
+{
+    return (CUdeviceptr)(uintptr_t)gm_hostpool_memory(&one.pool, page);
+}
+
+static void want(uint64_t bytes)
+{
+    gm_hostpool_want(&one.pool, bytes);
+    uv_run(&one.loop, UV_RUN_DEFAULT);
+}
+
+static uint32_t take_small(uint32_t owner)
+{
+    gm_hostpool_forget_wants(&one.pool);
+    uint32_t page = gm_hostpool_take_unit(&one.pool, 1, owner);
+    if (page == GM_NONE) {
+        gm_hostpool_make_units(&one.pool);
+        uv_run(&one.loop, UV_RUN_DEFAULT);
+        page = gm_hostpool_take_unit(&one.pool, 1, owner);
+    }
+    require(page != GM_NONE);
+    return page;
+}
+
+/* Slabs: 0 has 6 MiB of a chain, 1 is a unit that Alice's program knows, 2 one that is idle, 3 goes
+ * as that is too much. Small units: one that Bob's program knows, one that none does, one that is
+ * idle. */
+static void pins(void)
+{
+    gm_pages_keep(&one.pool.pages, left->chains);
+    want(4 * GM_SLAB_BYTES);
+    require(gm_hostpool_size(&one.pool) == 4 * GM_SLAB_BYTES && count(GM_KEPT_PIECE) == 0);
+    left->chain = gm_hostpool_take(&one.pool, 3 * GM_CHUNK_MIN);
+    left->unit = gm_hostpool_take_unit(&one.pool, WHOLE, ALICE);
+    left->idle = gm_hostpool_take_unit(&one.pool, WHOLE, ALICE);
+    left->small = take_small(BOB);
+    left->lent = take_small(BOB);
+    left->others = take_small(BOB);
+    require(gm_frames_adopt(&one.frames, 1, &one.pool, left->unit, ALICE) == CUDA_SUCCESS);
+    require(gm_frames_adopt(&one.frames, 2, &one.pool, left->lent, BOB) == CUDA_SUCCESS);
+    require(gm_frames_adopt(&one.frames, 3, &one.pool, left->idle, ALICE) == CUDA_SUCCESS);
+    left->lent_id = one.frames.handles[2].id;
+    gm_frames_destroy(&one.frames, 3, GM_SLAB_BYTES);
+    gm_hostpool_free(&one.pool, left->idle);
+    gm_hostpool_free(&one.pool, left->others);
+    write_at(at(left->chain), 3 * GM_CHUNK_MIN, 1);
+    write_at(at(left->unit), GM_SLAB_BYTES, 2);
+    write_at(at(left->idle), GM_SLAB_BYTES, 3);
+    write_at(at(left->small), gm_class_bytes(1), 4);
+    write_at(at(left->lent), gm_class_bytes(1), 5);
+}
+
+static uint32_t owner_of(uint32_t page)
+{
+    return page == left->unit ? ALICE : page == left->small || page == left->lent ? BOB : GM_NONE;
+}
+
+static void adopt_pieces(void)
+{
+    for (uint32_t page = gm_kept_next(one.kept, GM_KEPT_PIECE, GPU, GM_NONE); page != GM_NONE;
+         page = gm_kept_next(one.kept, GM_KEPT_PIECE, GPU, page)) {
+        uint64_t id;
+        const int fd = gm_kept_claim(one.kept, GM_KEPT_PIECE, GPU, page, &id);
+        require(fd >= 0);
+        require(gm_hostpool_adopt(&one.pool, page, fd, (uint32_t)id, owner_of(page)) == 0);
+    }
+}
+
+static void finds_pinned(void)
+{
+    gm_pages_keep(&one.pool.pages, left->chains);
+    const uint32_t before = gm_files_count();
+    require(count(GM_KEPT_PIECE) == 6);
+    adopt_pieces();
+    /* Two that were nobody's are gone: programs may know them. */
+    require(gm_hostpool_size(&one.pool) == 2 * GM_SLAB_BYTES + 2 * gm_class_bytes(1));
+    require(gm_files_count() <= before + 4 - 2); /* imports have a file of simcuda's */
+    require(gm_hostpool_used(&one.pool) == 0);
+    /* Chains that are none. */
+    require(!gm_hostpool_take_again(&one.pool, left->chain, 2 * GM_CHUNK_MIN));
+    require(!gm_hostpool_take_again(&one.pool, left->unit, GM_CHUNK_MIN));
+    require(!gm_hostpool_take_again(&one.pool, left->unit + 1, GM_SLAB_BYTES));
+    require(!gm_hostpool_take_again(&one.pool, left->idle, GM_SLAB_BYTES));
+    require(!gm_hostpool_take_again(&one.pool, left->others, gm_class_bytes(1)));
+    require(!gm_hostpool_take_again(&one.pool, left->lent + 1, gm_class_bytes(1)));
+    require(!gm_hostpool_take_again(&one.pool, GM_NONE, GM_CHUNK_MIN));
+    require(gm_hostpool_used(&one.pool) == 0);
+    require(gm_hostpool_take_again(&one.pool, left->chain, 3 * GM_CHUNK_MIN));
+    require(gm_hostpool_take_again(&one.pool, left->unit, GM_SLAB_BYTES));
+    require(gm_hostpool_take_again(&one.pool, left->small, gm_class_bytes(1)));
+    require(gm_hostpool_take_again(&one.pool, left->lent, gm_class_bytes(1)));
+    require(!gm_hostpool_take_again(&one.pool, left->lent, gm_class_bytes(1)));
+    require(!gm_hostpool_take_again(&one.pool, left->unit, GM_SLAB_BYTES));
+    require(gm_hostpool_used(&one.pool) ==
+            3 * GM_CHUNK_MIN + GM_SLAB_BYTES + 2 * gm_class_bytes(1));
+    require(is_at(at(left->chain), 3 * GM_CHUNK_MIN, 1));
+    require(is_at(at(left->unit), GM_SLAB_BYTES, 2));
+    require(is_at(at(left->small), gm_class_bytes(1), 4));
+    require(is_at(at(left->lent), gm_class_bytes(1), 5));
+    /* Units are units, and their frames are what they were. */
+    require(gm_hostpool_is_unit(&one.pool, left->unit, WHOLE));
+    require(gm_hostpool_is_unit(&one.pool, left->small, 1));
+    require(gm_frames_adopt_again(&one.frames, 2, &one.pool, left->lent, BOB) == CUDA_SUCCESS);
+    require(one.frames.handles[2].id == left->lent_id);
+    require(gm_frames_adopt_again(&one.frames, 5, &one.pool, left->small, BOB) == CUDA_SUCCESS);
+    require(one.frames.handles[5].id > left->lent_id); /* none knew it */
+    want(3 * GM_SLAB_BYTES);                           /* as much as there is */
+    require(gm_hostpool_take_idle(&one.pool, ALICE) == GM_NONE);
+    gm_hostpool_free(&one.pool, left->unit);
+    require(gm_hostpool_take_idle(&one.pool, BOB) == GM_NONE);
+    require(gm_hostpool_take_idle(&one.pool, ALICE) == left->unit);
+    left->small_id = one.frames.handles[5].id;
+}
+
+/* A third one, and with another cap. What goes goes at the keeper, too. */
+static void finds_it_again(void)
+{
+    gm_pages_keep(&one.pool.pages, left->chains);
+    require(count(GM_KEPT_PIECE) == 4);
+    adopt_pieces();
+    require(gm_hostpool_take_again(&one.pool, left->chain, 3 * GM_CHUNK_MIN));
+    require(gm_hostpool_take_again(&one.pool, left->small, gm_class_bytes(1)));
+    require(is_at(at(left->chain), 3 * GM_CHUNK_MIN, 1));
+    require(is_at(at(left->small), gm_class_bytes(1), 4));
+    require(gm_hostpool_unit_id(&one.pool, left->small) == left->small_id);
+    want(0);
+    require(gm_hostpool_size(&one.pool) == GM_SLAB_BYTES + gm_class_bytes(1));
+}
+
+static void finds_two(void)
+{
+    require(count(GM_KEPT_PIECE) == 2);
+    uint64_t id;
+    require(gm_kept_claim(one.kept, GM_KEPT_PIECE, GPU, left->small, &id) >= 0);
+    require(id == left->small_id);
+    /* What is no memory of that size, or where none can be. */
+    const uint32_t files = gm_files_count();
+    const int fd = gm_kept_claim(one.kept, GM_KEPT_PIECE, GPU, left->chain, &id);
+    require(gm_hostpool_adopt(&one.pool, left->chain + 1, dup(fd), 0, ALICE) == -EINVAL);
+    require(gm_hostpool_adopt(&one.pool, left->small, dup(fd), 1, ALICE) == -EINVAL);
+    require(gm_hostpool_adopt(&one.pool, gm_hostpool_pages(&one.pool), dup(fd), 0, ALICE) ==
+            -EINVAL);
+    require(gm_hostpool_adopt(&one.pool, left->chain, dup(STDERR_FILENO), 0, GM_NONE) == -EINVAL);
+    require(gm_files_count() == files && gm_hostpool_pinned(&one.pool) == 0);
+    require(gm_hostpool_adopt(&one.pool, left->chain, fd, 0, ALICE) == 0);
+    require(gm_hostpool_adopt(&one.pool, left->chain, dup(fd), 0, ALICE) == -EINVAL); /* twice */
+    require(gm_hostpool_size(&one.pool) == GM_SLAB_BYTES);
+    /* One that no program knew serves everybody, whoever had his chunk there. */
+    require(gm_hostpool_take(&one.pool, GM_SLAB_BYTES) != GM_NONE);
+}
+
+static void test_pinned(void **state)
+{
+    (void)state;
+    left = mmap(NULL, sizeof *left, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(left != MAP_FAILED);
+    cap = 5 * GM_SLAB_BYTES;
+    daemon_is(pins);
+    daemon_is(finds_pinned);
+    cap = 8 * GM_SLAB_BYTES;
+    daemon_is(finds_it_again);
+    daemon_is(finds_two);
+}
+
+/* The keeper can hold five more: five slabs can be taken, and the pool says why there are no more.
+ */
+static void pins_too_many(void)
+{
+    want(8 * GM_SLAB_BYTES);
+    require(gm_hostpool_size(&one.pool) == 5 * GM_SLAB_BYTES);
+    require(one.pool.refusal == CUDA_ERROR_OPERATING_SYSTEM);
+    const uint32_t page = gm_hostpool_take(&one.pool, 5 * GM_SLAB_BYTES);
+    require(page != GM_NONE);
+    require(gm_hostpool_take(&one.pool, GM_CHUNK_MIN) == GM_NONE);
+    require(gm_hostpool_pinned(&one.pool) == 5 * GM_SLAB_BYTES);
+    /* One that cannot be told who has it has nobody. */
+    gm_kept_drop(one.kept, GM_KEPT_PIECE, GPU, page);
+    want(8 * GM_SLAB_BYTES);
+    require(gm_hostpool_size(&one.pool) == 6 * GM_SLAB_BYTES);
+    struct gm_unit_memory unit;
+    require(gm_hostpool_lend(&one.pool, page, ALICE, 9, &unit) == CUDA_ERROR_OPERATING_SYSTEM);
+    require(gm_hostpool_unit_id(&one.pool, page) == 0);
+}
+
+static void test_pinned_full(void **state)
+{
+    (void)state;
+    stop();
+    start(322);
+    daemon_is(pins_too_many);
+}
+
 #define OUTLIVES(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {OUTLIVES(test_frames), OUTLIVES(test_no_frames),
-                                       OUTLIVES(test_full)};
+                                       OUTLIVES(test_full), OUTLIVES(test_pinned),
+                                       OUTLIVES(test_pinned_full)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

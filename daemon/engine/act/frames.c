@@ -263,10 +263,8 @@ uint32_t gm_engine_make_host_frame(struct gm_engine *engine, uint32_t index)
     const uint32_t frame = gm_table_add_host_frame(engine->table, index);
     if (frame == GM_NONE)
         return GM_NONE;
-    const CUresult result = gm_frames_adopt(
-        &engine->frames, frame,
-        gm_hostpool_unit_handle(&engine->pool, chunk->page, (uint32_t)engine->apps[chunk->app].uid),
-        (CUdeviceptr)(uintptr_t)gm_hostpool_memory(&engine->pool, chunk->page));
+    const CUresult result = gm_frames_adopt(&engine->frames, frame, &engine->pool, chunk->page,
+                                            (uint32_t)engine->apps[chunk->app].uid);
     if (result != CUDA_SUCCESS) {
         gm_engine_emit(engine,
                        &(struct gm_event){.kind = GM_EVENT_NO_EXPORT,

@@ -136,6 +136,7 @@ static void end_handle(struct handle *handle)
 void handle_ref(int handle)
 {
     handle_at(handle)->refs++;
+    handle_at(handle)->was_sent = true;
 }
 
 void handle_unref(int handle)
@@ -205,7 +206,7 @@ static CUresult mem_release(CUmemGenericAllocationHandle at)
 {
     struct handle *handle = handle_at((int)at);
     require(handle->is_held, "memory is released twice");
-    if (handle->is_host && handle->was_mapped && !handle->is_exported &&
+    if (handle->is_host && handle->was_mapped && !handle->was_sent &&
         machine_fails(FAULT_RELEASE)) /* a slab of the pinned tier */
         return CUDA_ERROR_UNKNOWN;
     handle->is_held = false;
@@ -336,7 +337,7 @@ static CUresult unmap(CUdeviceptr va, size_t bytes)
     for (uint32_t i = 0; i < pages; i++)
         require(places[place + i] && places[place + i]->readers + places[place + i]->writers == 0,
                 "memory is unmapped under a copy, or is not mapped");
-    if (owners[place]->is_host && !owners[place]->is_exported && machine_fails(FAULT_RELEASE))
+    if (owners[place]->is_host && !owners[place]->was_sent && machine_fails(FAULT_RELEASE))
         return CUDA_ERROR_UNKNOWN;
     for (uint32_t i = 0; i < pages; i++)
         places[place + i] = NULL;

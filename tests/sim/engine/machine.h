@@ -94,6 +94,7 @@ struct handle {
     bool is_used, is_held; /* by the daemon */
     bool is_host;
     bool is_exported; /* an fd of it was made */
+    bool was_sent;    /* ... to a program */
     bool was_mapped;  /* by the daemon */
     bool is_shared;   /* a program shares it on purpose */
     uint32_t gpu;     /* whose memory it is; of host memory, who pinned it */
