@@ -40,6 +40,21 @@ static void reap(struct gm_keeping *keeping)
         keeping->child = 0;
 }
 
+/* What the service manager says to the daemon is not for others. The caller frees it; NULL: no
+ * memory. */
+static char **make_environment(void)
+{
+    size_t n = 0, kept = 0;
+    while (environ[n])
+        n++;
+    char **made = calloc(n + 1, sizeof *made);
+    for (size_t i = 0; made && i < n; i++)
+        if (strncmp(environ[i], "NOTIFY_SOCKET=", 14) != 0 &&
+            strncmp(environ[i], "WATCHDOG_", 9) != 0)
+            made[kept++] = environ[i];
+    return made;
+}
+
 /* It has the daemon's standard error, where it logs, and none of its files. */
 static int start(struct gm_keeping *keeping)
 {
@@ -50,14 +65,18 @@ static int start(struct gm_keeping *keeping)
     int error = find_program(program, sizeof program);
     if (error)
         return error;
+    char **environment = make_environment();
+    if (!environment)
+        return -ENOMEM;
     posix_spawn_file_actions_init(&files);
     posix_spawnattr_init(&how);
     posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSID);
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    error = -posix_spawn(&keeping->child, program, &files, &how, arguments, environ);
+    error = -posix_spawn(&keeping->child, program, &files, &how, arguments, environment);
     if (error)
         keeping->child = 0;
+    free(environment);
     posix_spawnattr_destroy(&how);
     posix_spawn_file_actions_destroy(&files);
     return error;
@@ -147,6 +166,7 @@ static void watch(struct gm_keeping *keeping)
         close(fd);
         return;
     }
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); /* libuv set it, for the connection, too */
     keeping->watched = fd;
     keeping->poll.data = keeping;
     uv_poll_start(&keeping->poll, UV_DISCONNECT, on_hangup);
