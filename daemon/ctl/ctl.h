@@ -64,6 +64,7 @@ struct mux_options {
     bool is_once;               /* top: without a terminal */
     bool is_idle;               /* evict: until their next call */
     bool is_following;          /* log */
+    bool is_verbose;            /* log: entries with their details */
     uint32_t count;             /* log: entries, or MUX_COUNT_UNSAID */
     const char *command, *user; /* set, pause, resume, forget, ps: whose; NULL: not said */
     const char *class, *cap;    /* run: as settings; NULL: not said */
@@ -281,6 +282,9 @@ static inline double mux_rate(double bytes, double ms)
 
 /* One entry of the log as text, without a newline. Returns `text`. */
 char *mux_line(const cJSON *entry, char *text, size_t size);
+/* What that leaves out, a line each, without the last newline: each part of a switch, and who left
+ * and why; "": nothing. Returns `text`. */
+char *mux_details(const cJSON *entry, char *text, size_t size);
 /* The same for a refusal in the status. */
 char *mux_refusal(const cJSON *entry, char *text, size_t text_size);
 

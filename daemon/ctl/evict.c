@@ -44,8 +44,8 @@ static bool leaves(const cJSON *apps, const cJSON *app, const struct gm_msg_set 
     const cJSON *other;
     if (is_meant(app, whose))
         return true;
-    if (!*group)
-        return false;
+    if (strcmp(group, "-") == 0)
+        return false; /* it has none */
     cJSON_ArrayForEach(other, apps)
     {
         if (strcmp(mux_word(other, "group"), group) == 0 &&

@@ -143,6 +143,69 @@ static void add_refusal(struct line *line, const cJSON *entry)
         add(line, ": raise %s", mux_word(entry, "raise"));
 }
 
+/* A line of its own, below the entry. */
+__attribute__((format(printf, 2, 3))) static void add_row(struct line *line, const char *format,
+                                                          ...)
+{
+    char row[512];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(row, sizeof row, format, list);
+    va_end(list);
+    gm_text_clean(row, sizeof row);
+    add(line, "%s    %s", line->length ? "\n" : "", row);
+}
+
+static void add_leavers(struct line *line, const cJSON *entry)
+{
+    const cJSON *left = cJSON_GetObjectItemCaseSensitive(entry, "left"), *party;
+    const double more = mux_number(entry, "left_count") - cJSON_GetArraySize(left);
+    cJSON_ArrayForEach(party, left)
+    {
+        char who[320];
+        struct line one = {who, sizeof who, 0};
+        add_party(&one, party);
+        add_row(line, "left     %s: %s", who, reason(party, false));
+    }
+    if (more > 0)
+        add_row(line, "left     %.0f more", more);
+}
+
+static void add_all_parts(struct line *line, const cJSON *entry)
+{
+    static const struct {
+        const char *key, *shown, *words;
+    } parts[] = {
+/* clang-format off */
+#define GM_PART(NAME, name, shown, words) {#name "_ms", shown, words},
+#include "common/parts.def"
+#undef GM_PART
+        /* clang-format on */
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (mux_number(entry, parts[i].key) > 0)
+            add_row(line, "%-7s %10.3f ms  %s", parts[i].shown, mux_number(entry, parts[i].key),
+                    parts[i].words);
+    add_row(line, "in all  %10.3f ms, with copies out %.3f, in %.3f, either %.3f",
+            mux_number(entry, "total_ms"), mux_number(entry, "out_ms"), mux_number(entry, "in_ms"),
+            mux_number(entry, "link_ms"));
+}
+
+char *mux_details(const cJSON *entry, char *text, size_t text_size)
+{
+    struct line line = {text, text_size, 0};
+    text[0] = '\0';
+    if (strcmp(mux_word(entry, "kind"), "switch") == 0) {
+        add_leavers(&line, entry);
+        add_all_parts(&line, entry);
+    } else if (cJSON_GetObjectItemCaseSensitive(entry, "set")) {
+        add_row(&line, "now      class=%s weight=%g share=%g%%%s", mux_word(entry, "class"),
+                mux_number(entry, "weight"), mux_number(entry, "share_percent"),
+                cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(entry, "paused")) ? " paused" : "");
+    }
+    return text;
+}
+
 char *mux_refusal(const cJSON *entry, char *text, size_t text_size)
 {
     struct line line = {text, text_size, 0};

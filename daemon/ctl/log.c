@@ -17,11 +17,13 @@
 #define LOOK_NS (250 * GM_MS) /* between two questions */
 #define FOLLOWED 10u          /* entries that --follow shows first */
 
-static void print_entry(const cJSON *entry, bool is_json)
+static void print_entry(const cJSON *entry, const struct mux_options *options)
 {
-    char line[2048];
-    if (!is_json) {
+    char line[2048], details[8192];
+    if (!options->is_json) {
         puts(mux_line(entry, line, sizeof line));
+        if (options->is_verbose && *mux_details(entry, details, sizeof details))
+            puts(details);
         return;
     }
     char *printed = cJSON_PrintUnformatted(entry);
@@ -56,7 +58,8 @@ static void print_restart(double pid, bool is_json)
 }
 
 /* Print the last `count` entries of an answer. */
-static void print_entries(const cJSON *log, uint32_t count, bool is_json, struct place *place)
+static void print_entries(const cJSON *log, uint32_t count, const struct mux_options *options,
+                          struct place *place)
 {
     const cJSON *entries = cJSON_GetObjectItemCaseSensitive(log, "entries"), *entry;
     int left = cJSON_GetArraySize(entries);
@@ -68,9 +71,9 @@ static void print_entries(const cJSON *log, uint32_t count, bool is_json, struct
             continue;
         }
         if (place->seq > 0 && seq > place->seq + 1)
-            print_gap(seq - place->seq - 1, mux_number(log, "kept"), is_json);
+            print_gap(seq - place->seq - 1, mux_number(log, "kept"), options->is_json);
         place->seq = seq;
-        print_entry(entry, is_json);
+        print_entry(entry, options);
     }
 }
 
@@ -103,7 +106,7 @@ static int look(const struct mux_options *options, uint32_t count, struct place 
         place->seq = 0;
         print_restart(place->pid, options->is_json);
     } else {
-        print_entries(log, count, options->is_json, place);
+        print_entries(log, count, options, place);
     }
     cJSON_Delete(log);
     return mux_written("the log") ? MUX_FAILED : MUX_OK;

@@ -160,6 +160,9 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
             mux_complain("--need: \"%.60s\" is not a size (for example 12G)", argument);
         line->options.need = argument;
         return 0;
+    case 'v':
+        line->options.is_verbose = true;
+        return 0;
     case 'f':
         line->options.is_following = true;
         return 0;

@@ -11,8 +11,10 @@
 
 #include "common/chunk.h"
 #include "common/clock.h"
+#include "common/features.h"
 #include "common/log.h"
 #include "common/sock.h"
+#include "daemon/core/snapshot.h"
 #include "daemon/engine/snapshot.h"
 #include "daemon/service/users.h"
 #include "daemon/views/log.h"
@@ -152,7 +154,31 @@ static bool add_places(struct gm_control *control, cJSON *root)
            cJSON_AddNumberToObject(object, "ago_s", (double)(now - last->at) / (double)GM_S);
 }
 
-static bool add_sharing(const struct gm_control *control, cJSON *root)
+/* It was sent to MPS, and says that it runs without: the driver did not start with it. */
+static bool runs_alone(const struct gm_snapshot *snapshot, pid_t pid)
+{
+    for (uint32_t i = 0; i < snapshot->n_apps; i++)
+        if (snapshot->apps[i].pid == pid)
+            return (snapshot->apps[i].features_off & GM_FEATURE_ISOLATION) == 0;
+    return false;
+}
+
+/* A program that shares, and its part of the multiprocessors. */
+static bool add_sharer(cJSON *pids, cJSON *parts, const struct gm_mps_view *view, uint32_t k)
+{
+    cJSON *pid = cJSON_CreateNumber(view->pid[k]);
+    cJSON *part = cJSON_CreateNumber(view->part[k] ? view->part[k] / 10.0 : 100);
+    const bool has_pid = cJSON_AddItemToArray(pids, pid);
+    const bool has_part = cJSON_AddItemToArray(parts, part);
+    if (!has_pid)
+        cJSON_Delete(pid);
+    if (!has_part)
+        cJSON_Delete(part);
+    return has_pid && has_part;
+}
+
+static bool add_sharing(const struct gm_control *control, const struct gm_snapshot *snapshot,
+                        cJSON *root)
 {
     struct gm_mps_view view;
     char user[GM_USERS_NAME];
@@ -164,13 +190,11 @@ static bool add_sharing(const struct gm_control *control, cJSON *root)
             return false;
         }
         cJSON *pids = cJSON_AddArrayToObject(object, "pids");
-        for (uint32_t k = 0; pids && k < view.n; k++)
-            cJSON_AddItemToArray(pids, cJSON_CreateNumber(view.pid[k]));
         cJSON *parts = cJSON_AddArrayToObject(object, "percent");
-        for (uint32_t k = 0; parts && k < view.n; k++)
-            cJSON_AddItemToArray(parts,
-                                 cJSON_CreateNumber(view.part[k] ? view.part[k] / 10.0 : 100));
-        if (!pids || !parts || !cJSON_AddNumberToObject(object, "uid", view.uid) ||
+        bool is_whole = pids && parts;
+        for (uint32_t k = 0; is_whole && k < view.n; k++)
+            is_whole = runs_alone(snapshot, view.pid[k]) || add_sharer(pids, parts, &view, k);
+        if (!is_whole || !cJSON_AddNumberToObject(object, "uid", view.uid) ||
             !cJSON_AddStringToObject(object, "user", gm_users_name(view.uid, user)) ||
             !cJSON_AddStringToObject(object, "state", view.word) ||
             !cJSON_AddStringToObject(object, "pipe", view.pipe) ||
@@ -201,7 +225,8 @@ char *gm_control_status(struct gm_control *control)
     if (!cJSON_AddItemToObject(root, "config", config))
         goto out;
     config = NULL;
-    if (!add_places(control, root) || !add_waiters(control, root) || !add_sharing(control, root))
+    if (!add_places(control, root) || !add_waiters(control, root) ||
+        !add_sharing(control, snapshot, root))
         goto out;
     if (!add_users(cJSON_GetObjectItemCaseSensitive(machine, "apps"), "uid", "user"))
         goto out;

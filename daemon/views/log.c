@@ -17,13 +17,20 @@ static void add_party(cJSON *object, const struct gm_party *party)
 
 void gm_view_switch(cJSON *row, const struct gm_switch *entry)
 {
+    /* In whole microseconds the parts are the total, too: what is cut off them is in the rest. */
+    uint64_t part_ns[GM_PARTS], rest_ns = entry->total_ns / 1000 * 1000;
+    for (int part = 0; part < GM_PARTS; part++) {
+        const uint64_t ns = entry->part_ns[part] / 1000 * 1000;
+        part_ns[part] = part == GM_PART_OTHER || ns > rest_ns ? rest_ns : ns;
+        rest_ns -= part_ns[part];
+    }
     const struct {
         const char *name;
         uint64_t ns;
     } times[] = {
         {"total_ms", entry->total_ns},
 /* clang-format off */
-#define GM_PART(NAME, name, shown, words) {#name "_ms", entry->part_ns[GM_PART_##NAME]},
+#define GM_PART(NAME, name, shown, words) {#name "_ms", part_ns[GM_PART_##NAME]},
 #include "common/parts.def"
 #undef GM_PART
         /* clang-format on */

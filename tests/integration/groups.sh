@@ -60,8 +60,25 @@ await_ready b
 within "$patience" has_state a paused && within "$patience" has_state b paused || fail "one of them is not paused"
 app_has "$(pid_of a)" '"group":"pair"' || fail "status does not name the group"
 "$ctl" resume "$(pid_of a)" > "$dir/set.out" || fail "resume: $(cat "$dir/set.out")"
+
+# evicted: all of the group, and nobody beside it
+app lone linked --bytes 12M --iterations 1 --seed 5 --until "$dir/end"
+app other linked --bytes 12M --iterations 1 --seed 6 --until "$dir/end"
+await_ready lone
+await_ready other
+"$ctl" evict "$(pid_of b)" > "$dir/set.out" 2>&1 || fail "evict: $(cat "$dir/set.out")"
+grep -q '^[45][0-9] MiB left the GPU; there stay the CUDA contexts of 2 programs (some 500 MiB each)$' "$dir/set.out" ||
+    fail "evict of a group said: $(cat "$dir/set.out")"
+take_status
+for i in a b; do
+    app_has "$(pid_of $i)" '"pause":"evicted"' || fail "$i of the group is not evicted: $(app_of "$(pid_of $i)")"
+done
+app_has "$(pid_of lone)" '"pause":"no"' || fail "evicted beside the group: $(app_of "$(pid_of lone)")"
+"$ctl" evict "$(pid_of lone)" > "$dir/set.out" 2>&1 || fail "evict: $(cat "$dir/set.out")"
+grep -q 'there stays the CUDA context of 1 program (' "$dir/set.out" && [ "$(wc -l < "$dir/set.out")" = 1 ] || fail "evict of one said: $(cat "$dir/set.out")"
+"$ctl" resume --command '*' > "$dir/set.out" || fail "resume: $(cat "$dir/set.out")"
 touch "$dir/end"
-expect_pass a b
+expect_pass a b lone other
 
 # the budget is that of both
 rm "$dir/end"

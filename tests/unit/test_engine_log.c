@@ -213,7 +213,11 @@ static void a_refusal_has_the_reason_that_was_decided(void **state)
 
 static void open_gate(uint32_t id, bool is_switch)
 {
-    const struct gm_switch took = {.seq = 1, .total_ns = 5 * GM_MS, .bytes = {1u << 20, 2u << 20}};
+    const struct gm_switch took = {
+        .seq = 1,
+        .total_ns = 5 * GM_MS,
+        .part_ns = {[GM_PART_DRAIN] = 1000999, [GM_PART_COPY] = 2000999, [GM_PART_OTHER] = 1998002},
+        .bytes = {1u << 20, 2u << 20}};
     gm_engine_note_switch(engine, id, is_switch ? &took : NULL);
     engine->apps[id].state = GM_APP_RUNNING;
     step(GM_SCHED_OPENED, id, 0);
@@ -271,6 +275,9 @@ static void test_turns(void **state)
     assert_int_equal(number(entry, "level"), 1);
     assert_true(number(entry, "waited_s") > 4 && number(entry, "waited_s") < 4.1);
     assert_int_equal(number(entry, "total_ms"), 5);
+    const double parts =
+        number(entry, "drain_ms") + number(entry, "copy_ms") + number(entry, "other_ms");
+    assert_true(parts > 4.9999999 && parts < 5.0000001 && number(entry, "copy_ms") < 2.0005);
     assert_int_equal(number(entry, "bytes_in") + number(entry, "bytes_out"), 3u << 20);
     assert_int_equal(number(entry, "left_count"), 1);
     const cJSON *left = cJSON_GetArrayItem(cJSON_GetObjectItem(entry, "left"), 0);

@@ -680,6 +680,34 @@ static void test_evicted(void **state)
     is_called[0] = false;
 }
 
+/* A rule's pause until the next call ends with that, however often rules are read. */
+static void test_evicted_by_rule(void **state)
+{
+    const struct gm_engine_tuning tuning = {.best_effort_share = 9};
+    (void)state;
+    rule("command=app paused=idle");
+    join(0, ALICE, "app", 0);
+    engine->apps[0].session = clients[0].session;
+    gm_engine_take_tuning(engine, &tuning);
+    assert_int_equal(gm_engine_pause_of(engine, 0), GM_PAUSED_IDLE);
+    is_called[0] = true;
+    gm_engine_follow_calls(engine);
+    is_called[0] = false;
+    assert_int_equal(gm_engine_pause_of(engine, 0), GM_PAUSED_NO);
+    for (int i = 0; i < 2; i++) {
+        gm_engine_take_tuning(engine, &tuning);
+        assert_int_equal(gm_engine_pause_of(engine, 0), GM_PAUSED_NO);
+    }
+    rules.n = 0;
+    rule("command=app paused"); /* another one holds */
+    gm_engine_take_tuning(engine, &tuning);
+    assert_int_equal(gm_engine_pause_of(engine, 0), GM_PAUSED_YES);
+    rules.n = 0;
+    rule("command=app paused=idle"); /* and a new one, too */
+    gm_engine_take_tuning(engine, &tuning);
+    assert_int_equal(gm_engine_pause_of(engine, 0), GM_PAUSED_IDLE);
+}
+
 static void test_selections(void **state)
 {
     (void)state;
@@ -741,10 +769,13 @@ static void test_all_or_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        POLICY(test_first),       POLICY(test_part),          POLICY(test_wishes),
-        POLICY(test_oversize),    POLICY(test_own_programs),  POLICY(test_administrators),
-        POLICY(test_evicted),     POLICY(test_evicted_group), POLICY(test_selections),
-        POLICY(test_all_or_none), POLICY(test_caps),          POLICY(test_tuning),
+        POLICY(test_first),         POLICY(test_part),
+        POLICY(test_wishes),        POLICY(test_oversize),
+        POLICY(test_own_programs),  POLICY(test_administrators),
+        POLICY(test_evicted),       POLICY(test_evicted_by_rule),
+        POLICY(test_evicted_group), POLICY(test_selections),
+        POLICY(test_all_or_none),   POLICY(test_caps),
+        POLICY(test_tuning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

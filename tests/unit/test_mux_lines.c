@@ -58,6 +58,50 @@ static void test_kinds(void **state)
         "1970-01-01 00:00:00.000  paused  app 3 (pid 812, x) L1: paused, by root");
 }
 
+static double sum_of(const char *details)
+{
+    double sum = 0, ms;
+    int end = 0;
+    for (const char *line = details; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        end = 0;
+        if (sscanf(line, " %*[a-z] %lf ms%n", &ms, &end) == 1 && end > 0)
+            sum += ms;
+    }
+    return sum;
+}
+
+/* Each who left, and all parts, which are its time. */
+static void test_details(void **state)
+{
+    (void)state;
+    cJSON *entry = cJSON_Parse(
+        "{\"kind\":\"switch\",\"app\":3,\"left\":[{\"app\":1,\"pid\":7,\"name\":\"a\\nb\","
+        "\"level\":1,"
+        "\"why\":\"idle\"},{\"app\":2,\"pid\":8,\"name\":\"b\",\"level\":2,\"why\":\"turn\"}],"
+        "\"left_count\":4,\"total_ms\":269.1,\"drain_ms\":3.002,\"plan_ms\":0.001,\"copy_ms\":250."
+        "596,"
+        "\"map_ms\":15.501,\"out_ms\":200.1,\"in_ms\":100,\"link_ms\":250.596}");
+    mux_details(entry, text, sizeof text);
+    assert_non_null(strstr(text, "    left     app 1 (pid 7, a?b) L1: idle\n"));
+    assert_non_null(strstr(text, "    left     app 2 (pid 8, b) L2: its turn was over\n"));
+    assert_non_null(strstr(text, "    left     2 more\n"));
+    assert_non_null(strstr(text, "    plan         0.001 ms  the daemon computes what moves\n"));
+    assert_non_null(strstr(
+        text, "    in all     269.100 ms, with copies out 200.100, in 100.000, either 250.596"));
+    assert_true(sum_of(text) > 269.0995 && sum_of(text) < 269.1005);
+    cJSON_Delete(entry);
+    entry =
+        cJSON_Parse("{\"kind\":\"set\",\"set\":\"weight=0.5\",\"class\":\"batch\",\"weight\":0.5,"
+                    "\"share_percent\":100,\"paused\":true}");
+    assert_string_equal(mux_details(entry, text, sizeof text),
+                        "    now      class=batch weight=0.5 share=100% paused");
+    cJSON_Delete(entry);
+    entry = cJSON_Parse("{\"kind\":\"level\"}");
+    assert_string_equal(mux_details(entry, text, sizeof text), "");
+    cJSON_Delete(entry);
+}
+
 /* What another daemon may send is shown as far as it can be, and harms no terminal. */
 static void test_refusal(void **state)
 {
@@ -102,6 +146,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_details),
         cmocka_unit_test(test_refusal),
         cmocka_unit_test(test_odd),
     };

@@ -248,6 +248,7 @@ struct gm_app {
         char ignored[384];      /* what its environment asked for in vain; "": nothing */
         uid_t pauser;           /* the administrator who paused it, */
         bool is_paused_by_rule; /* ... or a rule */
+        bool has_called;        /* a rule's pause until its next call is over */
         bool has_part;          /* it shares by MPS, and has a part of the GPU by a rule */
     } policy;
     uint32_t level_noted; /* log.c: as it last told it */

@@ -707,6 +707,8 @@ static void end_pause(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     const struct gm_settings no = {.has = GM_SET_PAUSED};
+    if (is_until_call(&app->policy.admin) && app->policy.is_paused_by_rule)
+        app->policy.has_called = true;
     if (is_until_call(&app->policy.admin))
         app->policy.admin.has &= ~(uint32_t)GM_SET_PAUSED;
     if (is_until_call(&app->policy.own))
@@ -745,6 +747,10 @@ static void retake_rule(struct gm_engine *engine, uint32_t id, char *text, size_
     const uint32_t may = GM_SET_RETAKEN & ~app->policy.said;
     struct gm_settings ruled;
     find_rule(engine, app, &ruled, text, size);
+    if (is_until_call(&ruled) && app->policy.has_called)
+        ruled.has &= ~(uint32_t)GM_SET_PAUSED; /* it went on since the rule said so */
+    else
+        app->policy.has_called = false;
     ruled.has &= may;
     app->policy.admin.has &= ~may;
     overlay(&app->policy.admin, &ruled);
