@@ -443,6 +443,7 @@ struct gm_msg_trim_is {
 enum gm_rejoin_flags {
     GM_REJOIN_IS_OPEN = 1,   /* its gate is: it runs on */
     GM_REJOIN_IS_PARKED = 2, /* for a CLOSE */
+    GM_REJOIN_IS_QUIET = 4,  /* its gate is closed, and it answered the CLOSE that closed it */
 };
 struct gm_msg_rejoin {
     uint32_t app;

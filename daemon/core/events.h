@@ -65,7 +65,7 @@ struct gm_note {
     uint64_t seq;            /* 1 and up */
     uint64_t at;             /* gm_now() */
     uint64_t wall;           /* the same, nanoseconds since 1970 */
-    enum gm_event_kind kind; /* SWITCH, LEVEL, SET or REFUSED */
+    enum gm_event_kind kind; /* SWITCH, LEVEL, SET, REFUSED or RESTARTED */
 
     struct gm_party app;
     /* SWITCH: whose place it took, and after what wait. */
@@ -82,6 +82,16 @@ struct gm_note {
     /* REFUSED: the last one, and how many there were since the entry before. */
     struct gm_reason refusal;
     uint64_t n_refused;
+    /* RESTARTED: programs that the daemon before had. */
+    struct {
+        uint32_t taken;  /* that may come back, */
+        uint32_t cut;    /* ... that may not, but live, */
+        uint32_t ended;  /* ... that have ended since, */
+        uint32_t broken; /* ... of which nothing is known */
+        uint64_t took_ns;
+        char names[256]; /* of those that may come back */
+        char wrong[96];  /* with the ledger of programs; "": nothing */
+    } restart;
 };
 
 /* clang-format off */

@@ -24,6 +24,7 @@ struct gm_reason {
     bool has_gpu;     /* it waits for `gpu`, by its CUDA number, */
     bool is_of_group; /* ... on which others of its group are to run at the same time */
     int32_t gpu;
+    uint64_t for_ns;       /* since when, so far */
     int32_t pid;           /* who stands still */
     uint32_t others;       /* ... and so many more do */
     uint64_t bytes, held;  /* what is asked for, and what the program has */

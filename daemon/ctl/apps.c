@@ -149,8 +149,8 @@ static void cell(const cJSON *app, bool has_several_gpus, enum column column, ch
 
 /* ---- the order ---- */
 
-static const char *const states[] = {"running", "draining", "loading", "waiting",
-                                     "paused",  "stopped",  "idle",    "gone"};
+static const char *const states[] = {"running", "draining", "loading", "waiting", "paused",
+                                     "stopped", "lost",     "idle",    "gone"};
 #define STATES (sizeof states / sizeof states[0])
 
 static int rank(const cJSON *app)

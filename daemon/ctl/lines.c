@@ -131,6 +131,24 @@ static void add_switch(struct line *line, const cJSON *entry)
             mux_size(entry, "bytes_lowered", out), mux_size(entry, "bytes_raised", in));
 }
 
+static void add_restart(struct line *line, const cJSON *entry)
+{
+    static const struct {
+        const char *key, *text;
+    } others[] = {{"cut", "live and cannot"}, {"ended", "have ended"}, {"broken", "are unknown"}};
+    const char *names = mux_word(entry, "programs"), *wrong = mux_word(entry, "wrong");
+    const double taken = mux_number(entry, "taken");
+    add(line, "in %.2f s; %.0f program%s of the daemon before may come back",
+        mux_number(entry, "took_s"), taken, taken == 1 ? "" : "s");
+    if (taken > 0)
+        add(line, ": %s", names);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (mux_number(entry, others[i].key) > 0)
+            add(line, "; %.0f %s", mux_number(entry, others[i].key), others[i].text);
+    if (strcmp(wrong, "-") != 0)
+        add(line, "; %s", wrong);
+}
+
 /* Used for the log and the status. */
 static void add_refusal(struct line *line, const cJSON *entry)
 {
@@ -226,7 +244,9 @@ char *mux_line(const cJSON *entry, char *text, size_t text_size)
     add_time(&line, mux_number(entry, "time_s"));
     add(&line, "%-7s ", kind);
     add_gpu(&line, entry);
-    if (strcmp(kind, "switch") == 0) {
+    if (strcmp(kind, "restart") == 0) {
+        add_restart(&line, entry);
+    } else if (strcmp(kind, "switch") == 0) {
         add_switch(&line, entry);
     } else if (strcmp(kind, "level") == 0) {
         add_party(&line, entry);

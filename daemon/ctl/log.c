@@ -57,6 +57,18 @@ static void print_restart(double pid, bool is_json)
         printf("... gpumuxd was restarted (pid %.0f)\n", pid);
 }
 
+/* It says so itself, in an entry that is to be printed. */
+static bool tells_restart(const cJSON *log)
+{
+    const cJSON *entries = cJSON_GetObjectItemCaseSensitive(log, "entries"), *entry;
+    cJSON_ArrayForEach(entry, entries)
+    {
+        if (strcmp(mux_word(entry, "kind"), "restart") == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Print the last `count` entries of an answer. */
 static void print_entries(const cJSON *log, uint32_t count, const struct mux_options *options,
                           struct place *place)
@@ -104,7 +116,8 @@ static int look(const struct mux_options *options, uint32_t count, struct place 
     place->started = mux_number(log, "started_s");
     if (is_other) { /* it was asked for what follows an entry of the one before */
         place->seq = 0;
-        print_restart(place->pid, options->is_json);
+        if (!tells_restart(log))
+            print_restart(place->pid, options->is_json);
     } else {
         print_entries(log, count, options, place);
     }

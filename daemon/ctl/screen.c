@@ -240,7 +240,7 @@ static int pair_of(const cJSON *app)
     const char *state = mux_word(app, "state");
     return strcmp(state, "running") == 0                                    ? GOOD
            : strcmp(state, "waiting") == 0 || strcmp(state, "loading") == 0 ? WAITS
-           : strcmp(state, "stopped") == 0                                  ? BAD
+           : strcmp(state, "stopped") == 0 || strcmp(state, "lost") == 0    ? BAD
                                                                             : PLAIN;
 }
 

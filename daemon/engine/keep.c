@@ -25,6 +25,7 @@ int gm_keep_open(struct gm_keep *keep, uint32_t max_clients)
 void gm_keep_close(struct gm_keep *keep)
 {
     gm_engine_end_ledger(keep->fd, keep->clients.memory, keep->bytes);
+    keep->clients.memory = NULL; /* nothing is written any more */
 }
 
 /* Settings select programs, not GPUs: they are the same on each. */
@@ -47,8 +48,24 @@ static void fill_turns(struct gm_client_record *record, const struct gm_engine *
     record->turns[index].charged_ns = account.charged_ns;
 }
 
+void gm_keep_lost(struct gm_keep *keep, const struct gm_client *client,
+                  const struct gm_client_record *record)
+{
+    struct gm_client_record is = *record;
+    is.group_of = client->group->clients->id;
+    gm_clients_write(&keep->clients, client->id, &is);
+}
+
 void gm_keep_client(struct gm_keep *keep, const struct gm_client *client)
 {
+    struct gm_client_record before;
+    if (!keep->clients.memory) /* the machine is being closed */
+        return;
+    if (client->lost_at != 0) {
+        if (gm_clients_read(&keep->clients, client->id, &before) == GM_LEDGER_IS)
+            gm_keep_lost(keep, client, &before);
+        return;
+    }
     struct gm_client_record record = {.pid = (uint32_t)client->pid,
                                       .uid = client->uid,
                                       .started = client->started,

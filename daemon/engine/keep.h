@@ -21,6 +21,9 @@ struct gm_keep {
 
 /* 0 or -errno. */
 int gm_keep_open(struct gm_keep *keep, uint32_t max_clients);
+/* A client of a daemon before is as that knew it, until it comes back. */
+void gm_keep_lost(struct gm_keep *keep, const struct gm_client *client,
+                  const struct gm_client_record *record);
 /* What holds of this client now; it has ended. */
 void gm_keep_client(struct gm_keep *keep, const struct gm_client *client);
 void gm_keep_end(struct gm_keep *keep, uint32_t id);

@@ -20,6 +20,9 @@ struct gm_lost {
     uint64_t started; /* in clock ticks since the machine's start: a pid may be used again */
     uid_t uid;
     uint64_t nonce[2];
+    const char *name;
+    uint64_t since;      /* when this daemon took it over */
+    const char *refusal; /* why it cannot come back; NULL: it can */
     uint32_t most_holds; /* frames that it can have imported */
 };
 
@@ -39,6 +42,9 @@ struct gm_takeover {
      * `who` but its identity is as the program says. 0; or -errno, and one line for it in `why`. */
     int (*rejoin)(void *arg, const struct gm_lost *lost, const struct gm_rejoiner *who, char *why,
                   size_t why_size);
+    /* The process has said HELLO: if it is that of such a program, it has executed another one, and
+     * what that had is gone. */
+    void (*replace)(void *arg, pid_t pid);
 };
 
 #endif

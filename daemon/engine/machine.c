@@ -66,6 +66,7 @@ int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop, const struct gm
     if (error)
         return error;
     machine->rejoin = all->rejoin;
+    machine->kept = all->kept;
     machine->journal = all->journal;
     machine->clients = calloc(all->max_apps, sizeof(struct gm_client *));
     if (!machine->clients) {
@@ -148,9 +149,12 @@ void gm_machine_halt(struct gm_machine *machine)
 
 void gm_machine_close(struct gm_machine *machine)
 {
+    gm_keep_close(&machine->keep);
     for (uint32_t i = 0; i < machine->n; i++)
         gm_engine_close(machine->engines[i]);
-    gm_keep_close(&machine->keep);
+    for (uint32_t id = 0; id < machine->max_apps; id++)
+        if (machine->clients[id]) /* of a daemon before: it has not come back */
+            gm_client_drop(machine->clients[id]);
     gm_binds_close(&machine->binds);
     free(machine->clients);
 }
@@ -216,11 +220,20 @@ static int enter(struct gm_machine *machine, struct gm_client *client, uint32_t 
     return error;
 }
 
+static int send_welcome(struct gm_machine *machine, struct gm_client *client)
+{
+    struct gm_gpu_entry gpus[GM_GPUS_MAX] = {0};
+    for (uint32_t i = 0; i < machine->n; i++) {
+        gm_engine_describe(machine->engines[i], &gpus[i]);
+        gm_engine_tell_newcomer(machine->engines[i], client);
+    }
+    return gm_client_welcome(client, &machine->outlet, &machine->rejoin, gpus, machine->n);
+}
+
 /* A client, which is an app of no GPU yet. */
 static int welcome(struct gm_machine *machine, const struct gm_newcomer *who,
                    struct gm_group *group, struct gm_client **out)
 {
-    struct gm_gpu_entry gpus[GM_GPUS_MAX] = {0};
     struct gm_client *client;
     uint32_t id = 0;
     if (machine->is_stopping)
@@ -229,15 +242,11 @@ static int welcome(struct gm_machine *machine, const struct gm_newcomer *who,
         id++;
     if (id == machine->max_apps)
         return -ENOSPC;
-    int error = gm_client_open(&client, id, who, group);
+    int error = gm_client_open(&client, id, who, group, machine->kept);
     if (error)
         return error;
     gm_engine_judge_oversize(machine->engines[0], client);
-    for (uint32_t i = 0; i < machine->n; i++) {
-        gm_engine_describe(machine->engines[i], &gpus[i]);
-        gm_engine_tell_newcomer(machine->engines[i], client);
-    }
-    error = gm_client_welcome(client, &machine->outlet, &machine->rejoin, gpus, machine->n);
+    error = send_welcome(machine, client);
     if (error) {
         gm_client_drop(client);
         return error;
@@ -449,7 +458,7 @@ static struct gm_client *find_exporter(struct gm_machine *machine, pid_t pid, ui
 {
     for (uint32_t id = 0; id < machine->max_apps && pid > 0; id++) {
         struct gm_client *client = machine->clients[id];
-        if (client && client->pid == pid && client->uid == uid &&
+        if (client && client->session && client->pid == pid && client->uid == uid &&
             atomic_load(&client->stat->exports) > 0)
             return client;
     }

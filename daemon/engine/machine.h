@@ -19,11 +19,12 @@ struct gm_machine {
     uv_loop_t *loop;
     struct gm_engine_outlet outlet;
     struct gm_engine_rejoin rejoin;
+    struct gm_kept *kept;
     uint32_t max_apps;
     uint32_t n; /* engines */
     struct gm_engine *engines[GM_GPUS_MAX];
     struct gm_journal *journal;
-    struct gm_client **clients; /* by id, those that are connected */
+    struct gm_client **clients; /* by id, those that are connected, or may be again */
     struct gm_groups groups;
     struct gm_binds binds;
     struct gm_host host;

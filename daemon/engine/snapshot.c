@@ -121,6 +121,9 @@ static struct gm_reason why_of(const struct gm_engine *engine, uint32_t id,
     const struct gm_table_app *entry = &engine->table->apps[id];
     const bool is_paused = app->state == GM_APP_PAUSED, is_loading = app->state == GM_APP_LOADING;
 
+    if (app->client->lost_at != 0)
+        return (struct gm_reason){.why = app->client->is_cut ? GM_WHY_CUT : GM_WHY_LOST,
+                                  .for_ns = gm_less(engine->now, app->client->lost_at)};
     if (app->state == GM_APP_GONE)
         return (struct gm_reason){.why = app->client->copies ? GM_WHY_COPIED
                                          : app->exit.poll    ? GM_WHY_EXITS
@@ -207,6 +210,10 @@ static enum gm_shown_state state_of(const struct gm_engine *engine, uint32_t id,
         return GM_SHOWN_LOADING;
     case GM_APP_DRAINING:
         return GM_SHOWN_DRAINING;
+    case GM_APP_LOST:
+        return app->client->lost_at == 0 ? GM_SHOWN_LOADING /* it is back */
+               : app->client->is_cut     ? GM_SHOWN_GONE
+                                         : GM_SHOWN_LOST;
     default:
         return GM_SHOWN_GONE;
     }

@@ -411,6 +411,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
                 .total_rule = gm_rules_find_total,
                 .user = gm_users_name,
                 .stop_of = gm_process_stop,
+                .started = gm_process_started,
                 .event = gm_journal_event,
             },
         .rejoin = {.limit_ns = options->rejoin_limit},

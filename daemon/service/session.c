@@ -223,6 +223,7 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
         turn_away(session, text);
         return;
     }
+    gm_rejoin_anew(session);
     uint32_t app = GM_NO_APP;
     const struct gm_newcomer who = {
         .session = session,
@@ -608,7 +609,8 @@ static void on_timer(uv_timer_t *timer)
     }
     switch (session->state) {
     case GM_SESSION_NEW:
-        gm_session_end(session, GM_REFUSE_PROTOCOL, "no HELLO within 5 s");
+        /* It may have stood still meanwhile: a program that comes back tries again. */
+        gm_session_end(session, GM_REFUSE_FULL, "no HELLO within 5 s");
         return;
     case GM_SESSION_CONTROL:
         if (session->answer_by)

@@ -1,9 +1,11 @@
 #include "daemon/service/session_rejoin.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "daemon/engine/lost.h"
 #include "daemon/service/process.h"
 #include "daemon/service/session_output.h"
@@ -26,7 +28,7 @@ static const char *judge(const struct gm_session *session, const struct gm_lost 
         return "the program with that number is another process";
     if (lost->nonce[0] != body->nonce[0] || lost->nonce[1] != body->nonce[1])
         return "the program with that number was told another nonce";
-    return NULL;
+    return lost->refusal;
 }
 
 static void refuse(struct gm_session *session, uint32_t app, const char *why)
@@ -78,6 +80,7 @@ bool gm_rejoin_holds(struct gm_session *session, const struct gm_wire_message *m
 {
     struct gm_rejoining *rejoining = session->rejoining;
     const struct gm_takeover *takeover = session->all->control->takeover;
+    const uint32_t app = rejoining->body.app;
     char text[128];
     const struct gm_lost *lost = find(session, rejoining->body.app);
     const char *why = judge(session, lost, &rejoining->body); /* others may have come meanwhile */
@@ -91,10 +94,24 @@ bool gm_rejoin_holds(struct gm_session *session, const struct gm_wire_message *m
         return false;
     const struct gm_rejoiner who = {
         .session = session, .body = &rejoining->body, .holds = rejoining->holds, .n = rejoining->n};
-    if (takeover->rejoin(takeover->arg, lost, &who, text, sizeof text) != 0) {
-        refuse(session, rejoining->body.app, text);
+    const uint64_t waited = gm_now() - lost->since;
+    snprintf(session->name, sizeof session->name, "%s", lost->name);
+    const int error = takeover->rejoin(takeover->arg, lost, &who, text, sizeof text);
+    if (error == -ENOMEM) /* it may try again */
+        gm_session_end(session, GM_REFUSE_FULL, text);
+    else if (error)
+        refuse(session, app, text);
+    if (error)
         return false;
-    }
-    session->app = rejoining->body.app;
+    session->app = app;
+    gm_session_say(session, GM_LOG_INFO, "is back, %.1f s after this daemon took it over",
+                   (double)waited / (double)GM_S);
     return true;
+}
+
+void gm_rejoin_anew(const struct gm_session *session)
+{
+    const struct gm_takeover *takeover = session->all->control->takeover;
+    if (takeover)
+        takeover->replace(takeover->arg, session->pid);
 }

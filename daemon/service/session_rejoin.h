@@ -18,4 +18,7 @@ void gm_rejoin_begin(struct gm_session *session, const struct gm_msg_rejoin *bod
 /* HOLDS. True: it has said all, and its program is an app again. It may end the session. */
 bool gm_rejoin_holds(struct gm_session *session, const struct gm_wire_message *message);
 
+/* HELLO: its process does not come back as what it was. */
+void gm_rejoin_anew(const struct gm_session *session);
+
 #endif

@@ -52,6 +52,9 @@ void gm_journal_event(struct gm_journal *journal, const struct gm_event *event)
     case GM_EVENT_SET:
         keep(journal, event, event->set.note);
         break;
+    case GM_EVENT_RESTARTED:
+        keep(journal, event, event->restarted.note);
+        break;
     case GM_EVENT_REFUSED:
         keep(journal, event, event->refused.note);
         journal->gpu[index].refusals[journal->gpu[index].n_refusals++ % GM_REFUSALS_KEPT] =

@@ -56,12 +56,24 @@ void gm_view_policy(cJSON *object, const struct gm_sched_policy *policy)
     cJSON_AddBoolToObject(object, "paused", policy->is_paused);
 }
 
+static void add_restart(cJSON *object, const struct gm_note *note)
+{
+    cJSON_AddNumberToObject(object, "took_s", (double)note->restart.took_ns / (double)GM_S);
+    cJSON_AddNumberToObject(object, "taken", note->restart.taken);
+    cJSON_AddStringToObject(object, "programs", note->restart.names);
+    cJSON_AddNumberToObject(object, "cut", note->restart.cut);
+    cJSON_AddNumberToObject(object, "ended", note->restart.ended);
+    cJSON_AddNumberToObject(object, "broken", note->restart.broken);
+    cJSON_AddStringToObject(object, "wrong", note->restart.wrong);
+}
+
 static cJSON *describe(const struct gm_note *note)
 {
     static const char *const kinds[GM_EVENTS] = {[GM_EVENT_SWITCH] = "switch",
                                                  [GM_EVENT_LEVEL] = "level",
                                                  [GM_EVENT_SET] = "set",
-                                                 [GM_EVENT_REFUSED] = "refused"};
+                                                 [GM_EVENT_REFUSED] = "refused",
+                                                 [GM_EVENT_RESTARTED] = "restart"};
     const char *kind = kinds[note->kind];
     cJSON *object = cJSON_CreateObject();
     char what[256];
@@ -73,6 +85,10 @@ static cJSON *describe(const struct gm_note *note)
     cJSON_AddStringToObject(object, "kind", kind);
     cJSON_AddNumberToObject(object, "at_s", (double)note->at / (double)GM_S);
     cJSON_AddNumberToObject(object, "time_s", (double)(note->wall / GM_MS) / 1000.0);
+    if (note->kind == GM_EVENT_RESTARTED) {
+        add_restart(object, note);
+        return object;
+    }
     add_party(object, &note->app);
     if (note->kind == GM_EVENT_LEVEL) {
         cJSON_AddNumberToObject(object, "from_level", note->from);
@@ -126,7 +142,7 @@ cJSON *gm_view_log(const struct gm_journal *journal, uint64_t since)
         if (seq <= since)
             continue;
         cJSON *entry = describe(note);
-        if (journal->is_several)
+        if (journal->is_several && note->kind != GM_EVENT_RESTARTED)
             cJSON_AddNumberToObject(entry, "gpu", note->gpu);
         cJSON_AddItemToArray(entries, entry);
     }

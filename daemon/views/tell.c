@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/size.h"
 #include "common/text.h"
@@ -269,6 +270,18 @@ static void tell_settings(const struct gm_event *event, const char *who)
     }
 }
 
+static void tell_restart(const struct gm_note *note)
+{
+    gm_log(note->restart.broken > 0 || note->restart.wrong[0] ? GM_LOG_WARN : GM_LOG_INFO,
+           "restarted in %.2f s: %" PRIu32
+           " programs of the daemon before may come back%s%s; %" PRIu32 " live and cannot, %" PRIu32
+           " have ended, %" PRIu32 " are unknown%s%s",
+           (double)note->restart.took_ns / (double)GM_S, note->restart.taken,
+           note->restart.taken > 0 ? ": " : "", note->restart.names, note->restart.cut,
+           note->restart.ended, note->restart.broken, note->restart.wrong[0] ? ": " : "",
+           note->restart.wrong);
+}
+
 /* The engine as a whole: its end, its faults, its time. */
 static void tell_checked(const struct gm_event *event, const char *who)
 {
@@ -391,6 +404,9 @@ void gm_view_tell(const struct gm_event *event)
         break;
     case GM_EVENT_REFUSED:
         tell_refusal(event->refused.note, who);
+        break;
+    case GM_EVENT_RESTARTED:
+        tell_restart(event->restarted.note);
         break;
     case GM_EVENT_COPY_FAILED:
         tell_failed_copy(event, who);

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "common/clock.h"
 #include "common/settings.h"
 #include "common/size.h"
 #include "daemon/core/tunables.h"
@@ -185,6 +186,10 @@ char *gm_view_reason(const struct gm_reason *why, const char *by, const char *ap
     case GM_WHY_LATER:
         say_stop(why, why->of, false, stop, sizeof stop);
         snprintf(text, size, "%s: %s", gm_why_text(why->why), stop);
+        break;
+    case GM_WHY_LOST:
+        snprintf(text, size, "%s since the daemon was restarted %" PRIu64 " s ago",
+                 gm_why_text(why->why), (uint64_t)(why->for_ns / GM_S));
         break;
     case GM_WHY_NOT_PAUSED:
     case GM_WHY_ALLOC_WAITS:

@@ -461,6 +461,13 @@ uint64_t gm_drain_answered(void)
     return epoch;
 }
 
+void gm_drain_stays(uint64_t epoch)
+{
+    gm_lock(&gm_drain_lock);
+    gm_drain_last = epoch;
+    gm_unlock(&gm_drain_lock);
+}
+
 void gm_drain_cancel(void)
 {
     gm_lock(&gm_drain_lock);

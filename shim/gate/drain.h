@@ -75,6 +75,10 @@ void gm_drain_query(uint64_t query);
 /* The newest CLOSE after which the program was quiet or parked; 0: none. */
 uint64_t gm_drain_answered(void);
 
+/* Link thread: another daemon has taken the program over, which was quiet or parked and has not run
+ * since: as if that had been the answer to its CLOSE of that number. */
+void gm_drain_stays(uint64_t epoch);
+
 /* Link thread: the daemon is lost. Forget CLOSE and QUERY. */
 void gm_drain_cancel(void);
 

@@ -64,8 +64,6 @@ static unsigned gm_comeback_turn(struct gm_comeback *comeback, const struct gm_c
         gm_comeback_again(comeback, now);
         break;
     case GM_LINK_REJOIN:
-        comeback->answer_by = now + GM_COMEBACK_ANSWER;
-        break;
     case GM_LINK_UP:
     case GM_LINK_GONE:
         break;
@@ -82,9 +80,6 @@ static unsigned gm_comeback_pass(struct gm_comeback *comeback, uint64_t now)
         comeback->is_refusing = true;
         actions |= GM_LINK_DO_REFUSE;
     }
-    if (comeback->state == GM_LINK_REJOIN && now >= comeback->answer_by)
-        return actions | gm_comeback_turn(
-                             comeback, &gm_comeback_rows[GM_LINK_REJOIN][GM_LINK_EV_HANG_UP], now);
     if (comeback->state == GM_LINK_LOST && now >= comeback->try_at) {
         actions |= GM_LINK_DO_CONNECT | (comeback->is_told ? 0 : GM_LINK_DO_TELL);
         comeback->is_told = true;
@@ -105,7 +100,7 @@ uint64_t gm_comeback_due(const struct gm_comeback *comeback)
 {
     const bool is_away = comeback->state == GM_LINK_LOST || comeback->state == GM_LINK_REJOIN;
     const uint64_t refuse_at = gm_comeback_refuse_at(comeback);
-    const uint64_t at = comeback->state == GM_LINK_LOST ? comeback->try_at : comeback->answer_by;
+    const uint64_t at = comeback->state == GM_LINK_LOST ? comeback->try_at : UINT64_MAX;
     if (!is_away)
         return UINT64_MAX;
     return at < refuse_at ? at : refuse_at;

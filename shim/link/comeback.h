@@ -6,7 +6,8 @@
  *   LOST    it is not. Nothing of the program changes: what runs goes on, who waits at the gate
  *           waits, what is parked stays parked, whatever was mapped is mapped. Requests wait, up to
  *           the limit; then they are refused.
- *   REJOIN  a daemon answers, and was told who this is and what it has.
+ *   REJOIN  a daemon is there, and was told who this is and what it has. Its answer is waited for: as
+ *           with every daemon, only its socket says that it is gone.
  *   GONE    nobody has the program's memory any more, or the daemon does not take it over. For good.
  *
  * That somebody has the memory tells the lifeline: a pipe whose writing end the daemon and
@@ -24,9 +25,8 @@
 
 #include "common/clock.h"
 
-#define GM_COMEBACK_GAP_MIN (50 * GM_MS)         /* from one attempt to connect to the next, */
-#define GM_COMEBACK_GAP_MAX GM_S                 /* ... which doubles up to that */
-#define GM_COMEBACK_ANSWER (10 * GM_SLOW * GM_S) /* for the answer to REJOIN */
+#define GM_COMEBACK_GAP_MIN (50 * GM_MS) /* from one attempt to connect to the next, */
+#define GM_COMEBACK_GAP_MAX GM_S         /* ... which doubles up to that */
 
 enum gm_link_state { GM_LINK_UP, GM_LINK_LOST, GM_LINK_REJOIN, GM_LINK_GONE };
 #define GM_LINK_STATES 4
@@ -59,7 +59,6 @@ struct gm_comeback {
     uint64_t limit_ns; /* how long requests wait for a daemon */
     uint64_t lost_at;
     uint64_t try_at, gap; /* LOST */
-    uint64_t answer_by;   /* REJOIN */
     bool is_refusing, is_told;
 };
 

@@ -40,6 +40,7 @@ static struct {
     struct gm_ctl *ctl;
     struct gm_stat *stat;
     struct gm_greet_file stat_file, lifeline_file;
+    uint64_t epoch; /* of the newest WELCOME's page, before it was mapped */
 } gm_greet_first;
 
 static int gm_greet_lifeline_fd = -1;
@@ -115,6 +116,7 @@ static bool gm_greet_replace(int fd)
         return false;
     const bool is_right = next->magic == GM_SHM_MAGIC && next->version == GM_SHM_VERSION &&
                           next->app == gm_greet_first.app;
+    gm_greet_first.epoch = atomic_load(&next->epoch);
     munmap(next, sizeof(*next));
     if (!is_right)
         return false;
@@ -335,6 +337,11 @@ void gm_greet_more(int fd)
             return; /* why, the daemon may have said */
         gm_greet_next();
     }
+}
+
+uint64_t gm_greet_epoch(void)
+{
+    return gm_greet_first.epoch;
 }
 
 /* WELCOME again, with the same words of this program. */

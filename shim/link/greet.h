@@ -55,6 +55,9 @@ bool gm_greet_has_more(void);
  */
 enum gm_link_event gm_greet_hear(int fd, char *why, size_t why_size);
 
+/* The number of the newest CLOSE when WELCOME came again, before any thread could see that page. */
+uint64_t gm_greet_epoch(void);
+
 /* Unmap the pages; the forked child, or a boot that fails: close what is open. */
 void gm_greet_shut(void);
 void gm_greet_close(void);

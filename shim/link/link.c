@@ -45,6 +45,7 @@ static const struct gm_ctl *gm_link_ctl;
 static struct gm_stat *gm_link_stat;
 static struct gm_comeback gm_link_comeback; /* the link thread's */
 static int gm_link_again = -1;              /* REJOIN: the connection to the next daemon */
+static bool gm_link_was_quiet;              /* ... what it was told */
 static bool gm_link_is_ended;               /* the link thread's: the daemon ended the session */
 static uint32_t gm_link_gpus;
 static uint64_t gm_link_budgets[GM_GPUS_MAX]; /* from WELCOME */
@@ -301,12 +302,21 @@ static void gm_link_lose(void)
 
 /* ---- a daemon that comes back ---- */
 
+/* The gate is closed, and since then this program has answered that it is quiet or parked. */
+static bool gm_link_is_quiet(void)
+{
+    return atomic_load(&gm_link_ctl->gate) != GM_GATE_OPEN &&
+           gm_drain_answered() == atomic_load(&gm_link_ctl->epoch);
+}
+
 /* What the next daemon is told of this program. */
 static void gm_link_introduce(void)
 {
     const bool is_open = atomic_load(&gm_link_ctl->gate) == GM_GATE_OPEN;
+    gm_link_was_quiet = gm_link_is_quiet();
     const struct gm_msg_rejoin rejoin = {
-        .flags = (is_open ? GM_REJOIN_IS_OPEN : 0) | (gm_park_is_on() ? GM_REJOIN_IS_PARKED : 0),
+        .flags = (is_open ? GM_REJOIN_IS_OPEN : 0) | (gm_park_is_on() ? GM_REJOIN_IS_PARKED : 0) |
+                 (gm_link_was_quiet ? GM_REJOIN_IS_QUIET : 0),
         .epoch = gm_drain_answered(),
         .cookie = gm_requests_cookie(),
     };
@@ -318,6 +328,8 @@ static void gm_link_go_on(void)
 {
     const int fd = gm_link_again;
     gm_link_again = -1;
+    if (gm_link_was_quiet) /* no thread has passed a gate since */
+        gm_drain_stays(gm_greet_epoch());
     gm_post_open(fd);
     gm_log(GM_LOG_WARN, "gpumuxd is back (pid %d): going on with it", (int)gm_link_daemon());
     gm_requests_go_on();

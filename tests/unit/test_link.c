@@ -1070,13 +1070,30 @@ static void back_while_closed(void)
     kill_daemon();
     nap(100000);
     CHECK(atomic_load(&stat_area->waiting) == 1);
-    take_over();
-    CHECK(came.flags == 0 && came.epoch == epoch && n_came_with == 2);
+    hear_rejoin();
+    CHECK(came.flags == GM_REJOIN_IS_QUIET && came.epoch == epoch && n_came_with == 2);
     CHECK((came_with[0].va == 0) != (came_with[1].va == 0)); /* one is imported, and not mapped */
+    for (int i = 0; i < 2; i++) { /* it is as quiet for the next one, and for the one behind that */
+        epoch += 1ull << 32;
+        send_welcome(3, stat_fd);
+        kill_daemon();
+        hear_rejoin();
+        CHECK(came.flags == GM_REJOIN_IS_QUIET && came.epoch == epoch);
+    }
+    send_welcome(3, stat_fd);
     map_to_app(va, 32 * MIB);
     set_gate(GM_GATE_OPEN);
     pthread_join(thread, NULL);
     CHECK(call.result == CUDA_SUCCESS && submit() == CUDA_SUCCESS);
+
+    /* What was submitted before a CLOSE that was not answered may run. */
+    atomic_store(&ctl->epoch, ++epoch);
+    set_gate(GM_GATE_CLOSED);
+    kill_daemon();
+    hear_rejoin();
+    CHECK(came.flags == 0 && came.epoch + 1 == epoch);
+    send_welcome(3, stat_fd);
+    CHECK(close_app(60000).status == GM_DRAIN_QUIET);
 }
 
 /* Requests that are under way are asked again, each with its cookie, and answered once. A CLOSE

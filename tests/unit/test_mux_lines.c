@@ -53,6 +53,17 @@ static void test_kinds(void **state)
              "\"x\",\"level\":3,\"from_level\":2,\"why\":\"used up\"}"),
         "1970-01-01 00:00:00.999  level   app 3 (pid 812, x) L3: from level 2, used up");
     assert_string_equal(
+        show("{\"kind\":\"restart\",\"took_s\":0.25,\"taken\":2,\"programs\":\"a (pid 7), b (pid "
+             "8)\",\"cut\":0,\"ended\":1,\"broken\":3,\"wrong\":\"\"}"),
+        "1970-01-01 00:00:00.000  restart in 0.25 s; 2 programs of the daemon before may come "
+        "back: "
+        "a (pid 7), b (pid 8); 1 have ended; 3 are unknown");
+    assert_string_equal(
+        show("{\"kind\":\"restart\",\"taken\":1,\"programs\":\"a (pid 7)\",\"cut\":1,"
+             "\"wrong\":\"it is broken\"}"),
+        "1970-01-01 00:00:00.000  restart in 0.00 s; 1 program of the daemon before may come back: "
+        "a (pid 7); 1 live and cannot; it is broken");
+    assert_string_equal(
         show("{\"kind\":\"paused\",\"app\":3,\"pid\":812,\"name\":\"x\",\"level\":1,"
              "\"set\":\"paused\",\"by\":\"root\"}"),
         "1970-01-01 00:00:00.000  paused  app 3 (pid 812, x) L1: paused, by root");

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "common/clock.h"
 #include "daemon/views/why.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
@@ -109,6 +110,10 @@ static const struct {
      "",
      "",
      "waits for memory to leave the GPU, to stay below cap=32M"},
+    {{.why = GM_WHY_LOST, .for_ns = 3900 * GM_MS},
+     "",
+     "",
+     "waits for its program to come back since the daemon was restarted 3 s ago"},
 };
 
 static void test_texts(void **state)

@@ -76,7 +76,16 @@ static int take_lost(void *arg, const struct gm_lost *who, const struct gm_rejoi
     return 0;
 }
 
-static const struct gm_takeover takeover = {.arg = &lost, .find = find_lost, .rejoin = take_lost};
+/* A process that says HELLO. */
+static pid_t replaced;
+static void replace(void *arg, pid_t pid)
+{
+    assert_ptr_equal(arg, &lost);
+    replaced = pid;
+}
+
+static const struct gm_takeover takeover = {
+    .arg = &lost, .find = find_lost, .rejoin = take_lost, .replace = replace};
 
 static struct gm_msg_rejoin expect_program(void)
 {
@@ -88,6 +97,7 @@ static struct gm_msg_rejoin expect_program(void)
                             .started = gm_process_started(getpid()),
                             .uid = getuid(),
                             .nonce = {7, 8},
+                            .name = "tester",
                             .most_holds = 600};
     assert_true(lost.started > 0);
     return (struct gm_msg_rejoin){.app = 2, .nonce = {7, 8}, .epoch = 9, .cookie = 10};
@@ -134,6 +144,52 @@ static void test_rejoin(void **state)
     close(peer);
 }
 
+/* It hangs up in the middle, and comes again; two at once, of which one is first. */
+static void test_rejoin_again(void **state)
+{
+    struct gm_msg_rejoin body = expect_program();
+    (void)state;
+    int peer = say_rejoin(&body);
+    say_holds(peer, 0, 255, false);
+    close(peer);
+    turn(3);
+    assert_true(is_lost);
+    assert_int_equal(engine.leaves, 0);
+    peer = say_rejoin(&body);
+    int other = say_rejoin(&body);
+    say_holds(peer, 0, 255, false);
+    say_holds(other, 7, 3, true);
+    expect(other, GM_SESSION_NEW, GM_MSG_WELCOME);
+    assert_int_equal(came.n, 3);
+    assert_int_equal(came_with[0].frame, 7);
+    say_holds(peer, 255, 9, true);
+    expect_refused(peer, GM_REFUSE_UNKNOWN, "taken over no program");
+    assert_int_equal(gm_sessions_apps(sessions), 1);
+    close(other);
+    turn(3);
+    assert_int_equal(engine.leaves, 1);
+}
+
+/* A process that says HELLO is not what it was. */
+static void test_hello_of_lost(void **state)
+{
+    expect_program();
+    replaced = 0;
+    (void)state;
+    const int peer = connect_peer();
+    say_hello(peer, GM_ROLE_CONTROL);
+    turn(2);
+    assert_int_equal(replaced, 0);
+    const int app = connect_peer();
+    say_hello(app, GM_ROLE_APP);
+    turn(2);
+    assert_int_equal(replaced, getpid());
+    control.takeover = NULL;
+    close(peer);
+    close(app);
+    turn(3);
+}
+
 /* Who is not that program is told what is wrong, and gets nothing. */
 static void test_rejoin_of_others(void **state)
 {
@@ -167,6 +223,9 @@ static void test_rejoin_of_others(void **state)
     is_unwelcome = true;
     say_holds(peer, 0, 1, true);
     expect_refused(peer, GM_REFUSE_UNKNOWN, "it holds what it never got");
+    lost.refusal = "its session had ended before";
+    expect_refused(say_rejoin(&body), GM_REFUSE_UNKNOWN, "its session had ended before");
+    lost.refusal = NULL;
     peer = say_rejoin(&body);
     say_hello(peer, GM_ROLE_APP);
     turn(2);
@@ -733,6 +792,8 @@ int main(void)
         SESSION(test_peer_dies_with_unread_messages),
         SESSION(test_rejoin),
         SESSION(test_rejoin_of_others),
+        SESSION(test_rejoin_again),
+        SESSION(test_hello_of_lost),
         SESSION(test_versions),
         SESSION(test_bad_messages),
         SESSION(test_imported),

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -41,6 +42,69 @@ fail:
     return error;
 }
 
+/* The first bytes of the program's own area. The daemon that made it sealed its size: without that
+ * the program could cut it off below this daemon. */
+static struct gm_stat *map_stat(int fd)
+{
+    const int seals = fcntl(fd, F_GET_SEALS);
+    struct stat is;
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &is) != 0 ||
+        is.st_size < (off_t)GM_STAT_BYTES)
+        return NULL;
+    void *memory = mmap(NULL, sizeof(struct gm_stat), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static int make_ctl(struct gm_client *client)
+{
+    void *ctl = NULL;
+    client->fds[0] = make_shared(GM_SHM_CTL_NAME, sizeof *client->ctl, sizeof *client->ctl,
+                                 F_SEAL_FUTURE_WRITE, &ctl);
+    if (client->fds[0] < 0)
+        return client->fds[0];
+    client->ctl = ctl;
+    client->ctl->magic = GM_SHM_MAGIC;
+    client->ctl->version = GM_SHM_VERSION;
+    client->ctl->app = client->id;
+    atomic_store(&client->ctl->window, 1);
+    atomic_store(&client->ctl->gate, GM_GATE_CLOSED); /* until the first engine opens it */
+    return 0;
+}
+
+static int make_stat(struct gm_client *client)
+{
+    void *stat = NULL;
+    client->fds[1] = make_shared("gpumux-stat", GM_STAT_BYTES, sizeof *client->stat, 0, &stat);
+    if (client->fds[1] < 0)
+        return client->fds[1];
+    client->stat = stat;
+    client->stat->magic = GM_SHM_MAGIC;
+    client->stat->version = GM_SHM_VERSION;
+    return 0;
+}
+
+/* Without pidfds (Linux before 5.3) there is no lease. */
+static int keep(struct gm_client *client)
+{
+    if (!client->kept)
+        return 0;
+    if (client->lease < 0)
+        client->lease = (int)syscall(SYS_pidfd_open, client->pid, 0);
+    if (client->lease < 0 && errno != ENOSYS)
+        return -errno;
+    int error = gm_kept_put(client->kept, GM_KEPT_STAT, 0, client->id, 0, client->fds[1]);
+    if (error == 0 && client->lease >= 0)
+        error = gm_kept_put(client->kept, GM_KEPT_LEASE, 0, client->id, 0, client->lease);
+    return error;
+}
+
 /* A cap that no shim says is no word that is known. */
 static void clean_cap(struct gm_wishes *wishes)
 {
@@ -53,17 +117,25 @@ static void clean_cap(struct gm_wishes *wishes)
     wishes->cap = 0;
 }
 
-int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer *who,
-                   struct gm_group *group)
+static struct gm_client *make(uint32_t id, struct gm_kept *kept)
 {
-    void *ctl = NULL, *stat = NULL;
     struct gm_client *client = calloc(1, sizeof *client);
+    if (!client)
+        return NULL;
+    client->fds[0] = client->fds[1] = client->lease = -1;
+    client->refs = 1;
+    client->id = id;
+    client->kept = kept;
+    return client;
+}
+
+int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer *who,
+                   struct gm_group *group, struct gm_kept *kept)
+{
+    struct gm_client *client = make(id, kept);
     int error = -ENOMEM;
     if (!client)
         return error;
-    client->fds[0] = client->fds[1] = -1;
-    client->refs = 1;
-    client->id = id;
     client->session = who->session;
     client->pid = who->pid;
     client->started = who->started;
@@ -75,22 +147,13 @@ int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer
         error = -EIO;
         goto fail;
     }
-    client->fds[0] = error = make_shared(GM_SHM_CTL_NAME, sizeof *client->ctl, sizeof *client->ctl,
-                                         F_SEAL_FUTURE_WRITE, &ctl);
-    if (error < 0)
-        goto fail;
-    client->ctl = ctl;
-    client->fds[1] = error =
-        make_shared("gpumux-stat", GM_STAT_BYTES, sizeof *client->stat, 0, &stat);
-    if (error < 0)
-        goto fail;
-    client->stat = stat;
-    client->ctl->magic = client->stat->magic = GM_SHM_MAGIC;
-    client->ctl->version = client->stat->version = GM_SHM_VERSION;
-    client->ctl->app = id;
-    atomic_store(&client->ctl->window, 1);
-    atomic_store(&client->ctl->gate, GM_GATE_CLOSED); /* until the first engine opens it */
-    error = gm_group_add(group, client);
+    error = make_ctl(client);
+    if (error == 0)
+        error = make_stat(client);
+    if (error == 0)
+        error = keep(client);
+    if (error == 0)
+        error = gm_group_add(group, client);
     if (error)
         goto fail;
     *out = client;
@@ -99,6 +162,74 @@ int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer
 fail:
     gm_client_drop(client);
     return error;
+}
+
+int gm_client_reopen(struct gm_client **out, uint32_t id, const struct gm_client_record *record,
+                     int stat, int lease, struct gm_kept *kept, uint64_t now)
+{
+    struct gm_client *client = make(id, kept);
+    if (!client) {
+        close_fd(&stat);
+        close_fd(&lease);
+        return -ENOMEM;
+    }
+    client->pid = (pid_t)record->pid;
+    client->started = record->started;
+    client->uid = record->uid;
+    client->wishes = (struct gm_wishes){.class = record->class,
+                                        .oversize = record->oversize,
+                                        .cap_is = record->cap_is,
+                                        .cap = record->cap,
+                                        .has_part = record->has_part != 0};
+    clean_cap(&client->wishes);
+    memcpy(client->name, record->name, sizeof client->name);
+    memcpy(client->nonce, record->nonce, sizeof client->nonce);
+    client->epoch = record->epoch;
+    client->lost_at = now;
+    client->lease = lease;
+    client->fds[1] = stat;
+    client->stat = stat >= 0 ? map_stat(stat) : NULL;
+    const bool is_lost = client->stat == NULL;
+    int error = make_ctl(client);
+    if (error == 0 && is_lost) {
+        close_fd(&client->fds[1]);
+        error = make_stat(client);
+    }
+    if (error == 0)
+        error = keep(client);
+    if (error) {
+        gm_client_drop(client);
+        return error;
+    }
+    *out = client;
+    return is_lost;
+}
+
+bool gm_client_return(struct gm_client *client, struct gm_session *session,
+                      const struct gm_msg_rejoin *body)
+{
+    const bool is_parked = (body->flags & GM_REJOIN_IS_PARKED) != 0;
+    const uint64_t newest = client->epoch > body->epoch ? client->epoch : body->epoch;
+    uint32_t was = GM_MOVING_FREE;
+    if (newest > UINT64_MAX - GM_CLIENT_EPOCHS)
+        return false;
+    if (is_parked && !atomic_compare_exchange_strong(&client->stat->moving, &was, GM_MOVING_AWAY) &&
+        was != GM_MOVING_AWAY)
+        return false;
+    atomic_store(&client->stat->moving, is_parked ? GM_MOVING_AWAY : GM_MOVING_FREE);
+    client->is_parked = is_parked;
+    client->epoch = newest + GM_CLIENT_EPOCHS;
+    atomic_store(&client->ctl->epoch, client->epoch);
+    client->again = body->cookie;
+    client->session = session;
+    client->lost_at = 0;
+    return true;
+}
+
+void gm_client_lose(struct gm_client *client, uint64_t now)
+{
+    client->session = NULL;
+    client->lost_at = now;
 }
 
 void gm_client_watch(struct gm_client *client,
@@ -111,13 +242,6 @@ void gm_client_watch(struct gm_client *client,
 void gm_client_hold(struct gm_client *client)
 {
     client->refs++;
-}
-
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
 }
 
 /* ---- what its process leaves behind ---- */
@@ -197,8 +321,11 @@ void gm_client_drop(struct gm_client *client)
     gm_group_remove(client);
     if (client->on_end)
         client->on_end(client->arg, client);
+    gm_kept_drop(client->kept, GM_KEPT_STAT, 0, client->id);
+    gm_kept_drop(client->kept, GM_KEPT_LEASE, 0, client->id);
     close_fd(&client->fds[0]);
     close_fd(&client->fds[1]);
+    close_fd(&client->lease);
     if (client->ctl)
         munmap(client->ctl, sizeof *client->ctl);
     if (client->stat)
@@ -217,7 +344,8 @@ int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *o
     const int fds[] = {client->fds[0], client->fds[1], rejoin->lifeline};
     int error = outlet->send(client->session, GM_MSG_WELCOME, &welcome, gpus, n, fds,
                              rejoin->lifeline > 0 ? 3 : 2);
-    close_fd(&client->fds[0]);
+    if (error == 0)
+        close_fd(&client->fds[0]);
     return error;
 }
 
@@ -270,6 +398,7 @@ bool gm_client_shut(struct gm_client *client, uint32_t index)
 void gm_client_left(struct gm_client *client)
 {
     client->session = NULL;
+    client->lost_at = 0;
 }
 
 void gm_client_keep_shut(struct gm_client *client, uint32_t index)

@@ -27,12 +27,37 @@
 #include "common/chunk.h"
 #include "common/shm.h"
 #include "common/wire.h"
+#include "daemon/core/ledger_clients.h"
 #include "daemon/engine/state/state.h"
+#include "daemon/memory/kept.h"
 
-/* A client with its shared memory, in `group` (NULL: one of its own). `name` is copied. Returns 0;
- * or -errno, and then nothing is left. */
+/* CLOSE of the next daemon has a number that none of this one had, however many it sent that the
+ * ledger does not know: the program knows its questions by it. */
+#define GM_CLIENT_EPOCHS (1ull << 32)
+
+/* A client with its shared memory, in `group` (NULL: one of its own). `name` is copied. What is to
+ * outlive the daemon is put into `kept`, or it is no client. Returns 0; or -errno, and then nothing
+ * is left. */
 int gm_client_open(struct gm_client **client, uint32_t id, const struct gm_newcomer *who,
-                   struct gm_group *group);
+                   struct gm_group *group, struct gm_kept *kept);
+
+/*
+ * A client of a daemon that has ended, as that knew it: with its id, in no group yet, and without a
+ * session: its program has yet to come back. The stat area is the one that the program has mapped;
+ * the ctl page is new, and its gate is closed. Both descriptors are this function's; -1: it is
+ * lost. Returns 0; 1: the stat area is lost, so its program cannot come back; or -errno, and then
+ * nothing is left.
+ */
+int gm_client_reopen(struct gm_client **client, uint32_t id, const struct gm_client_record *record,
+                     int stat, int lease, struct gm_kept *kept, uint64_t now);
+/*
+ * Its program has come back, and says that of itself. From now on it is connected; WELCOME is next.
+ * False: it says what cannot be, and nothing has changed.
+ */
+bool gm_client_return(struct gm_client *client, struct gm_session *session,
+                      const struct gm_msg_rejoin *body);
+/* ... after all it has not. */
+void gm_client_lose(struct gm_client *client, uint64_t now);
 /* Have `on_end` called when it ends: its session has, and no engine has it any more. */
 void gm_client_watch(struct gm_client *client,
                      void (*on_end)(void *arg, const struct gm_client *client), void *arg);
@@ -68,7 +93,7 @@ void gm_client_keep_shut(struct gm_client *client, uint32_t index);
 /* Its work stands still on the GPU, and is marked so (shm.h, gm_stat.moving); or it may go on: all
  * that it has is in place. False: it cannot be marked, for the program lets it go on. */
 bool gm_client_park(struct gm_client *client, bool is_parked);
-/* Its session has ended. */
+/* Its session has ended, or it does not come back. */
 void gm_client_left(struct gm_client *client);
 /* The answer to a CLOSE, before any engine hears of it. False: the program lies, see above. */
 bool gm_client_answer(struct gm_client *client, const struct gm_msg_drained *answer);

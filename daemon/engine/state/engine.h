@@ -62,6 +62,8 @@ struct gm_engine_outlet {
     const char *(*user)(uid_t uid, char name[64]);
     /* Whether a process stands still, and why: STOPPED, TRACED, FROZEN or NONE. NULL: none does. */
     enum gm_why (*stop_of)(pid_t pid);
+    /* When a process was started, as the system counts; 0: it is gone, or cannot be looked at. */
+    uint64_t (*started)(pid_t pid);
     /* What happens in the engine (common/events.def). NULL: nobody reads it. */
     void (*event)(struct gm_journal *journal, const struct gm_event *event);
 };

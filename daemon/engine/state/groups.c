@@ -20,6 +20,15 @@ static const struct gm_client *first_living(const struct gm_group *group)
     return client;
 }
 
+/* Nobody is in it any more who is connected, or may be again. */
+static bool is_over(const struct gm_group *group)
+{
+    const struct gm_client *client = group->clients;
+    while (client && !client->session && client->lost_at == 0)
+        client = client->next;
+    return client == NULL;
+}
+
 static void leave_kin(struct gm_group *group)
 {
     struct gm_group *last = group;
@@ -74,7 +83,7 @@ int gm_groups_find(struct gm_groups *groups, const char *name, uid_t uid, struct
     struct gm_group *group;
     gm_groups_sweep(groups);
     for (group = groups->first; group; group = group->next) {
-        if (strcmp(group->name, name) != 0 || !first_living(group))
+        if (strcmp(group->name, name) != 0 || is_over(group))
             continue;
         if (group->uid != uid) {
             snprintf(why, why_size,
@@ -133,6 +142,21 @@ int gm_group_add(struct gm_group *group, struct gm_client *client)
         return -ENOMEM;
     take_in(group, client);
     return 0;
+}
+
+int gm_group_restore(struct gm_groups *groups, struct gm_client *client,
+                     const struct gm_client *partner, const char *name, bool is_said)
+{
+    struct gm_group *group = partner ? partner->group : NULL;
+    char why[128];
+    if (is_said && gm_groups_find(groups, name, client->uid, &group, why, sizeof why) == -ENOMEM)
+        return -ENOMEM;
+    const int error = gm_group_add(group, client);
+    if (error == 0 && !client->group->all) {
+        client->group->is_several = client->group->is_several || partner != NULL;
+        snprintf(client->group->name, sizeof client->group->name, "%s", name);
+    }
+    return error;
 }
 
 void gm_group_remove(struct gm_client *client)

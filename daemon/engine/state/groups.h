@@ -71,6 +71,13 @@ void gm_groups_sweep(struct gm_groups *groups);
 int gm_groups_find(struct gm_groups *groups, const char *name, uid_t uid, struct gm_group **group,
                    char *why, size_t why_size);
 
+/*
+ * A client of a daemon before is in its group again: that of this name, if its user said it; else
+ * that of `partner`, which it ran with; NULL: of nobody who is here yet. 0 or -ENOMEM.
+ */
+int gm_group_restore(struct gm_groups *groups, struct gm_client *client,
+                     const struct gm_client *partner, const char *name, bool is_said);
+
 /* A new client joins `group`; NULL: one of its own. 0 or -ENOMEM. */
 int gm_group_add(struct gm_group *group, struct gm_client *client);
 /* Why two groups have not become one. */

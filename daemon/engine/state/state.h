@@ -80,10 +80,13 @@ struct gm_copies;
 
 /* One connected program on all its GPUs: client.h. Owned by client.c, but for what it says. */
 struct gm_client {
-    struct gm_session *session; /* NULL once it has left */
+    struct gm_session *session; /* NULL once it has left, or as long as it is lost */
+    uint64_t lost_at; /* of a daemon before: its program has yet to come back, since then; 0 */
     struct gm_ctl *ctl;
     struct gm_stat *stat;
-    int fds[2]; /* of both areas; -1. That of `ctl` until WELCOME is sent */
+    int fds[2];           /* of both areas; -1. That of `ctl` until WELCOME is sent */
+    struct gm_kept *kept; /* has the stat area and the lease; NULL: they end with the daemon */
+    int lease;            /* pidfd of its process; -1: none is kept */
     uint32_t id;
     pid_t pid;
     uint64_t started; /* ... its process: struct gm_newcomer */
@@ -101,6 +104,8 @@ struct gm_client {
 
     uint32_t shut;  /* a bit an engine: it wants the gate closed */
     uint64_t epoch; /* of the newest CLOSE */
+    bool is_cut;    /* lost, and it cannot come back: absents.c */
+    uint64_t again; /* requests up to this cookie may come again: it was told to another daemon */
     enum gm_client_state state;
     bool is_parked;           /* its work stands still on the GPU */
     uint64_t query;           /* number of the newest QUERY */
