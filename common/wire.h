@@ -417,6 +417,16 @@ struct gm_msg_log_is {
     uint64_t bytes;
 };
 
+/* Get what a trace has since byte `since`, as the last answer has it; 0: who is there now. Answered
+ * by TRACE_IS. */
+struct gm_msg_trace {
+    uint64_t since;
+};
+/* fd: a memfd with `bytes` of JSON. */
+struct gm_msg_trace_is {
+    uint64_t bytes;
+};
+
 /* Ask for a place for the program that the sender is about to execute (daemon/service/places.h).
  * With `is_required` the program is not started if there is none. Answered by RESERVED. */
 struct gm_msg_reserve {
@@ -547,6 +557,8 @@ _Static_assert(sizeof(struct gm_msg_give_back) == 8, "gm_msg_give_back");
 _Static_assert(sizeof(struct gm_msg_given_back) == 24, "gm_msg_given_back");
 _Static_assert(sizeof(struct gm_msg_log) == 8, "gm_msg_log");
 _Static_assert(sizeof(struct gm_msg_log_is) == 8, "gm_msg_log_is");
+_Static_assert(sizeof(struct gm_msg_trace) == 8, "gm_msg_trace");
+_Static_assert(sizeof(struct gm_msg_trace_is) == 8, "gm_msg_trace_is");
 _Static_assert(sizeof(struct gm_msg_reserve) == 72, "gm_msg_reserve");
 _Static_assert(sizeof(struct gm_msg_reserved) == 192, "gm_msg_reserved");
 _Static_assert(sizeof(struct gm_msg_trim) == 8, "gm_msg_trim");

@@ -38,6 +38,11 @@ static bool takes_pids(const struct mux_command *command)
     return strncmp(command->words, "PID", 3) == 0;
 }
 
+static bool takes_files(const struct mux_command *command)
+{
+    return strstr(command->words, " FILE") != NULL;
+}
+
 static bool starts_program(const struct mux_command *command)
 {
     return strstr(command->words, "-- PROGRAM") != NULL;
@@ -150,8 +155,11 @@ static void zsh(void)
          "    flags=(${(M)known:#*=})\n"
          "    compadd -S '' -a -- flags\n"
          "    flags=(${known:#*=})\n"
-         "    compadd -a -- flags\n"
-         "}\n"
+         "    compadd -a -- flags");
+    for (size_t n = 0; mux_commands[n].name; n++)
+        if (takes_files(&mux_commands[n]))
+            printf("    [[ $words[2] != %s ]] || _files\n", mux_commands[n].name);
+    puts("}\n"
          "# read as a file of completions it is called for the first one, too\n"
          "if [[ $funcstack[1] == _mux-ctl ]]; then _mux_ctl; else compdef _mux_ctl mux-ctl; fi");
 }
@@ -175,7 +183,7 @@ static void fish(void)
             printf("'\n");
         }
         printf("complete -c mux-ctl -n '__fish_seen_subcommand_from %s'%s -a '", name,
-               starts_program(&mux_commands[n]) ? "" : " -f");
+               starts_program(&mux_commands[n]) || takes_files(&mux_commands[n]) ? "" : " -f");
         put_words(&mux_commands[n]);
         puts(takes_pids(&mux_commands[n])       ? " " PIDS "'"
              : starts_program(&mux_commands[n]) ? " (__fish_complete_subcommand)'"

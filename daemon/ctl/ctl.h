@@ -72,7 +72,9 @@ struct mux_options {
     const char *need;           /* run: what it will need on the GPU; NULL: not said */
     bool is_required;           /* run: only if the daemon can serve the program */
     bool is_shown, is_learned;  /* profile: show profiles; learn records */
-    const char *output, *kept;  /* profile: the file; the folder of records that stays */
+    const char *output;         /* profile, trace: the file; NULL: not said */
+    const char *kept;           /* profile: the folder of records that stays */
+    uint32_t seconds;           /* trace: recorded; 0: not said */
 };
 
 /* One line on standard error. */
@@ -162,6 +164,7 @@ int mux_pause(const struct mux_options *options);
 int mux_resume(const struct mux_options *options);
 int mux_evict(const struct mux_options *options);
 int mux_metrics(const struct mux_options *options);
+int mux_trace(const struct mux_options *options);
 int mux_top(const struct mux_options *options);
 int mux_doctor(const struct mux_options *options);
 int mux_trim(const struct mux_options *options);

@@ -37,6 +37,7 @@ enum {
     KEY_SHOW,
     KEY_LEARN,
     KEY_KEEP,
+    KEY_SECONDS,
 };
 
 struct line {
@@ -194,6 +195,11 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_KEEP:
         line->options.kept = argument;
+        return 0;
+    case KEY_SECONDS:
+        if ((gm_parse_number(argument, &number) || number == 0 || number > 86400) && fail(line))
+            mux_complain("--seconds: \"%.60s\" is not a number from 1 to 86400", argument);
+        line->options.seconds = (uint32_t)number;
         return 0;
     case 'o':
         line->options.output = argument;

@@ -17,6 +17,7 @@
 #include "daemon/core/snapshot.h"
 #include "daemon/engine/snapshot.h"
 #include "daemon/service/users.h"
+#include "daemon/views/journal.h"
 #include "daemon/views/log.h"
 #include "daemon/views/status.h"
 #include "daemon/views/why.h"
@@ -256,6 +257,20 @@ char *gm_control_log(struct gm_control *control, uint64_t since)
         add_users(cJSON_GetObjectItemCaseSensitive(log, "entries"), "by_uid", "by"))
         text = cJSON_PrintUnformatted(log);
     cJSON_Delete(log);
+    return text;
+}
+
+char *gm_control_trace(struct gm_control *control, uint64_t since)
+{
+    char *text = NULL;
+    struct gm_snapshot *snapshot = gm_machine_snapshot(control->machine);
+    cJSON *trace = snapshot ? gm_journal_trace(control->machine->journal, snapshot, since) : NULL;
+    if (trace && cJSON_AddNumberToObject(trace, "schema", GM_TRACE_SCHEMA) &&
+        cJSON_AddNumberToObject(trace, "pid", getpid()) &&
+        cJSON_AddNumberToObject(trace, "started_s", (double)control->started / (double)GM_S))
+        text = cJSON_PrintUnformatted(trace);
+    cJSON_Delete(trace);
+    free(snapshot);
     return text;
 }
 

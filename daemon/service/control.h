@@ -12,6 +12,10 @@
  *
  *   {"schema":2, "pid":..., "started_s":..., "newest":..., "entries":[...]}
  *
+ * TRACE: lines of trace/trace.h, schema 1.
+ *
+ *   {"schema":1, "pid":..., "started_s":..., "next":..., "text":...}
+ *
  * TRIM: give back memory that no program needs: the asker's, root's is all. At worst the next
  * allocation waits until memory is pinned again (220 ms a GiB).
  *
@@ -35,6 +39,7 @@
 
 #define GM_STATUS_SCHEMA 3
 #define GM_LOG_SCHEMA 2
+#define GM_TRACE_SCHEMA 1
 
 /* Programs that wait at their start until a GPU has room for them; those that came first are first.
  */
@@ -72,6 +77,9 @@ char *gm_control_status(struct gm_control *control);
 
 /* The log after entry `since`, in the same way. */
 char *gm_control_log(struct gm_control *control, uint64_t since);
+
+/* What a trace has since byte `since`, in the same way. */
+char *gm_control_trace(struct gm_control *control, uint64_t since);
 
 /* Put the text of a document into a sealed memfd, and free the text. Returns the memfd, which the
  * caller closes, and its length; or -errno. */

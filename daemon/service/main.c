@@ -535,6 +535,7 @@ no_machine:
 no_record:
     for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
         gm_record_close(journal.gpu[i].record);
+    gm_tape_close(&journal.tape);
     gm_server_stop(server);
 no_claim:
     stop_signals(&signals);

@@ -412,6 +412,10 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
     case GM_MSG_LOG:
         gm_documents_ask(session, GM_MSG_LOG_IS, ((const struct gm_msg_log *)message->body)->since);
         return;
+    case GM_MSG_TRACE:
+        gm_documents_ask(session, GM_MSG_TRACE_IS,
+                         ((const struct gm_msg_trace *)message->body)->since);
+        return;
     case GM_MSG_RESERVE:
         reserve(session, message->body);
         return;

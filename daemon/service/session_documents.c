@@ -43,8 +43,16 @@ static struct gm_session *find_asking(const struct gm_sessions *all, enum gm_msg
     return session;
 }
 
-/* Make what `first` asks for, and give it to all who ask for that. The body of STATUS_IS and LOG_IS
- * is the document's length. */
+static char *make(struct gm_control *control, enum gm_msg_type answer, uint64_t since)
+{
+    if (answer == GM_MSG_STATUS_IS)
+        return gm_control_status(control);
+    return answer == GM_MSG_LOG_IS ? gm_control_log(control, since)
+                                   : gm_control_trace(control, since);
+}
+
+/* Make what `first` asks for, and give it to all who ask for that. The body of STATUS_IS, LOG_IS
+ * and TRACE_IS is the document's length. */
 static void answer_all(struct gm_sessions *all, const struct gm_session *first)
 {
     const enum gm_msg_type answer = first->answer;
@@ -53,12 +61,10 @@ static void answer_all(struct gm_sessions *all, const struct gm_session *first)
     uint64_t bytes;
     char why[128];
 
-    char *text = answer == GM_MSG_LOG_IS ? gm_control_log(all->control, since)
-                                         : gm_control_status(all->control);
+    char *text = make(all->control, answer, since);
     int fd = gm_control_seal(text, &bytes);
     if (fd < 0)
-        snprintf(why, sizeof why, "the %s cannot be made: %s",
-                 answer == GM_MSG_LOG_IS ? "log" : "status", strerror(-fd));
+        snprintf(why, sizeof why, "the document cannot be made: %s", strerror(-fd));
     /* Sending can end sessions, so look for the next one anew. */
     while ((session = find_asking(all, answer, since)) != NULL) {
         gm_session_step_out(session);

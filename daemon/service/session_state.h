@@ -58,7 +58,7 @@ struct gm_session {
     TAILQ_ENTRY(gm_session) each;  /* in all->living or all->ending */
     TAILQ_ENTRY(gm_session) stand; /* in all->line or all->asking */
     enum gm_stands stands;
-    struct gm_msg_log asked; /* ASKING: for the log since then, ... */
+    struct gm_msg_log asked; /* ASKING: for the log, or trace, since then, ... */
     enum gm_msg_type answer; /* ... or for the status */
     struct gm_bound *user;
     uv_poll_t poll;

@@ -2,7 +2,6 @@
 #include "daemon/views/journal.h"
 
 #include "common/clock.h"
-#include "daemon/views/record.h"
 #include "daemon/views/tell.h"
 
 /* Into the log as the next entry, which replaces the oldest. */
@@ -30,18 +29,9 @@ static void count_switch(struct gm_journal *journal, uint32_t gpu, uint64_t ns)
 void gm_journal_event(struct gm_journal *journal, const struct gm_event *event)
 {
     const uint32_t index = event->gpu;
-    struct gm_record *record = journal->gpu[index].record;
     gm_view_tell(event);
+    gm_tape_event(&journal->tape, journal->gpu[index].record, event);
     switch (event->kind) {
-    case GM_EVENT_SCHED:
-        gm_record_config(record, event->sched.config);
-        break;
-    case GM_EVENT_INPUT:
-        gm_record_event(record, event->at, event->input.event);
-        break;
-    case GM_EVENT_POLICY:
-        gm_record_policy(record, event->at, event->app, event->policy.policy);
-        break;
     case GM_EVENT_SWITCH:
         keep(journal, event, event->switch_.note);
         count_switch(journal, index, event->switch_.note->took.total_ns);
@@ -63,4 +53,10 @@ void gm_journal_event(struct gm_journal *journal, const struct gm_event *event)
     default:
         break;
     }
+}
+
+cJSON *gm_journal_trace(struct gm_journal *journal, const struct gm_snapshot *snapshot,
+                        uint64_t since)
+{
+    return gm_tape_ask(&journal->tape, snapshot, since, gm_now(), gm_wall_time());
 }

@@ -1,7 +1,7 @@
 /*
  * The one reader of the engines' events (common/events.def): has the daemon's log tell of them,
  * keeps the last decisions for `mux-ctl log`, and for the status the last refusals and how long
- * switches took, and records the scheduler's input. main makes it and gives it to the engines,
+ * switches took, and has traces written (tape.h). main makes it and gives it to the engines,
  * which call gm_journal_event through their outlet. Loop thread only.
  */
 #ifndef GM_DAEMON_VIEWS_JOURNAL_H
@@ -10,12 +10,12 @@
 #include "common/shm.h"
 #include "common/units.h"
 #include "daemon/core/events.h"
-
-struct gm_record;
+#include "daemon/views/tape.h"
 
 struct gm_journal {
     bool is_several; /* GPUs: entries name theirs */
-    uint64_t n;      /* notes since the start; entry[n % GM_NOTES] is the newest */
+    struct gm_tape tape;
+    uint64_t n; /* notes since the start; entry[n % GM_NOTES] is the newest */
     struct gm_note entry[GM_NOTES];
     struct {
         struct gm_record *record; /* NULL: nothing is recorded */
@@ -32,6 +32,10 @@ static inline uint64_t gm_switch_bound(unsigned n)
 {
     return GM_MS << n;
 }
+
+/* For mux-ctl trace: gm_tape_ask. */
+cJSON *gm_journal_trace(struct gm_journal *journal, const struct gm_snapshot *snapshot,
+                        uint64_t since);
 
 void gm_journal_event(struct gm_journal *journal, const struct gm_event *event);
 

@@ -21,7 +21,6 @@
  */
 #define WAITING (4u << 20)
 #define PATIENCE (2 * GM_S) /* for the disk, when the daemon ends */
-#define MAGIC "gpumux-sched-trace "
 
 struct gm_record {
     struct gm_writer *writer;
@@ -35,12 +34,14 @@ struct gm_record {
     char buffer[BUFFER];
 };
 
+#define BEGIN GM_TRACE_MAGIC " "
+
 /* Whether the file is a trace, or empty. */
 static bool is_trace(int fd)
 {
-    char begin[sizeof MAGIC - 1];
+    char begin[sizeof BEGIN - 1];
     ssize_t n = pread(fd, begin, sizeof begin, 0);
-    return n == 0 || (n == sizeof begin && memcmp(begin, MAGIC, sizeof begin) == 0);
+    return n == 0 || (n == sizeof begin && memcmp(begin, BEGIN, sizeof begin) == 0);
 }
 
 /* Whether it has more than the first line. */
@@ -232,6 +233,13 @@ void gm_record_policy(struct gm_record *record, uint64_t now, uint32_t app,
     char line[GM_TRACE_LINE_MAX];
     if (record && !record->is_over)
         put(record, line, gm_trace_policy(line, sizeof line, clamp(record, now), app, policy));
+}
+
+void gm_record_view(struct gm_record *record, uint64_t now, const struct gm_trace_view *view)
+{
+    char line[GM_TRACE_LINE_MAX];
+    if (record && !record->is_over)
+        put(record, line, gm_trace_view(line, sizeof line, clamp(record, now), view));
 }
 
 static void free_record(uv_handle_t *timer)

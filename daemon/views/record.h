@@ -1,7 +1,7 @@
 /*
- * Records the scheduler's input (--record) as lines of trace.h in a file, which tests/sim can
- * replay. Owns struct gm_record and its file. main opens and closes it, journal.c calls it; it calls
- * trace.c. Loop thread only.
+ * Records a trace (--record) as lines of trace/trace.h in a file, which tests/sim can replay. Owns
+ * struct gm_record and its file. main opens and closes it, tape.c calls it; it calls trace.c. Loop
+ * thread only.
  *
  * Lines stay in memory for up to a second; then a thread writes them (common/writer.h), so the loop
  * never waits for the disk. If the file cannot be written, is full, or is much too slow, only the
@@ -12,7 +12,7 @@
 
 #include <uv.h>
 
-#include "daemon/views/trace.h"
+#include "daemon/trace/trace.h"
 
 struct gm_record;
 
@@ -30,6 +30,7 @@ void gm_record_config(struct gm_record *record, const struct gm_sched_config *co
 void gm_record_event(struct gm_record *record, uint64_t now, const struct gm_sched_event *event);
 void gm_record_policy(struct gm_record *record, uint64_t now, uint32_t app,
                       const struct gm_sched_policy *policy);
+void gm_record_view(struct gm_record *record, uint64_t now, const struct gm_trace_view *view);
 
 /* Write the rest and close; a disk that hangs is not waited for. The loop must run once more. */
 void gm_record_close(struct gm_record *record);

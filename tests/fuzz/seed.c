@@ -237,6 +237,12 @@ static union body body_of(enum gm_msg_type type)
     case GM_MSG_LOG_IS:
         body.log_is.bytes = 1234;
         break;
+    case GM_MSG_TRACE:
+        body.trace.since = 4711;
+        break;
+    case GM_MSG_TRACE_IS:
+        body.trace_is.bytes = 12345;
+        break;
     case GM_MSG_RESERVE:
         body.reserve = (struct gm_msg_reserve){.is_required = 1, .name = "train_model.py"};
         break;

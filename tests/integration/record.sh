@@ -14,7 +14,7 @@ has_lines() {
 }
 
 start_mlfq --levels 4 --slice 100ms --allotment 300ms --record "$trace"
-within "$patience" has_lines '^gpumux-sched-trace 1 max_apps=256 budget=.* levels=4 allotment_ns=300000000 slice_ns=100000000 ' 1 ||
+within "$patience" has_lines '^gpumux-sched-trace 2 max_apps=256 budget=.* levels=4 allotment_ns=300000000 slice_ns=100000000 ' 1 ||
     fail "no header: $(head -n 1 "$trace")"
 [ "$(stat -c %a "$trace")" = 600 ] || fail "the trace has mode $(stat -c %a "$trace")"
 app one linked --bytes 96M --allocs 3 --seconds 3 --iterations 5 --seed 1 --until "$dir/enough"

@@ -1,4 +1,4 @@
-/* Recorded traces (daemon/views/trace.h) through the scheduler again. */
+/* Recorded traces (daemon/trace/trace.h) through the scheduler again. */
 #ifndef GM_TESTS_SIM_REPLAY_H
 #define GM_TESTS_SIM_REPLAY_H
 

@@ -35,7 +35,7 @@ expect() {
     esac
 }
 
-header='gpumux-sched-trace 1 max_apps=4 budget=1000 levels=4 allotment_ns=8000000000 slice_ns=4000000000 patience_ns=60000000000 retry_ns=1000000000'
+header='gpumux-sched-trace 2 max_apps=4 budget=1000 levels=4 allotment_ns=8000000000 slice_ns=4000000000 patience_ns=60000000000 retry_ns=1000000000'
 trace() {
     printf '%s\n' "$header" "$@" >"$dir/t"
 }

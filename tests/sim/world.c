@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/views/trace.h"
+#include "daemon/trace/trace.h"
 #include "daemon/core/sched_account.h"
 #include "daemon/core/sched_step.h"
 

@@ -38,10 +38,11 @@ ROOMS = {
     "daemon/engine/act": "core memory engine/state", # carries out: sends, maps, copies, asks the driver and the kernel
     "daemon/engine/step": "core memory engine/state engine/act", # decides: see NAMES
     "daemon/engine": "core memory engine/state engine/act engine/step", # opens; takes events in, with their time
-    "daemon/views": "core",                          # formats of one snapshot and of events
+    "daemon/trace": "core",                          # the text of a recorded trace
+    "daemon/views": "core trace",                          # formats of one snapshot and of events
     "daemon/service": "core memory engine engine/state views",
     "daemon/profile": "",                            # templates from what a profiler recorded
-    "daemon/ctl": "core profile",
+    "daemon/ctl": "core profile trace",
     "daemon/keeper": "",
 }
 

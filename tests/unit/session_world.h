@@ -29,6 +29,7 @@
 #include "daemon/service/session.h"
 #include "daemon/service/session_output.h"
 #include "daemon/core/snapshot.h"
+#include "daemon/views/journal.h"
 #include "daemon/engine/snapshot.h"
 #include "daemon/views/log.h"
 #include "daemon/views/status.h"
@@ -245,6 +246,16 @@ cJSON *gm_view_log(const struct gm_journal *journal, uint64_t since)
     engine.documents++;
     return cJSON_Parse(
         "{\"newest\":9,\"kept\":256,\"entries\":[{\"seq\":9,\"by_uid\":4294967290}]}");
+}
+
+cJSON *gm_journal_trace(struct gm_journal *journal, const struct gm_snapshot *snapshot,
+                        uint64_t since)
+{
+    assert_int_equal(snapshot->n_apps, 0);
+    assert_ptr_equal(journal, machine.journal);
+    engine.since = since;
+    engine.documents++;
+    return cJSON_Parse("{\"next\":12,\"text\":\"8 timer\\n\"}");
 }
 
 void gm_machine_tune(struct gm_machine *m, const struct gm_engine_tuning *tuning)

@@ -81,6 +81,30 @@ static void test_log(void **state)
     close(peer);
 }
 
+static void test_trace(void **state)
+{
+    (void)state;
+    struct gm_msg_trace ask = {.since = 7};
+    int peer = connect_peer();
+    say_hello(peer, GM_ROLE_CONTROL);
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_TRACE, &ask, NULL, 0, NULL, 0), 0);
+    turn(1);
+    const struct gm_msg_trace_is *body = expect(peer, GM_SESSION_CONTROL, GM_MSG_TRACE_IS);
+    assert_int_equal(engine.since, 7);
+    assert_int_equal(n_fds, 1);
+    char text[1024] = "";
+    assert_int_equal(pread(fds[0], text, sizeof text - 1, 0), body->bytes);
+    close_fds();
+    cJSON *root = cJSON_Parse(text);
+    assert_non_null(root);
+    assert_int_equal(cJSON_GetObjectItem(root, "schema")->valuedouble, 1);
+    assert_int_equal(cJSON_GetObjectItem(root, "pid")->valuedouble, getpid());
+    assert_true(cJSON_IsNumber(cJSON_GetObjectItem(root, "started_s")));
+    assert_string_equal(cJSON_GetObjectItem(root, "text")->valuestring, "8 timer\n");
+    cJSON_Delete(root);
+    close(peer);
+}
+
 /* All who ask for the same in one round get one document; and who has not read his answer is not
  * heard. */
 static void test_one_document(void **state)
@@ -320,8 +344,8 @@ static void test_give_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SESSION(test_status), SESSION(test_log),    SESSION(test_one_document), SESSION(test_trim),
-        SESSION(test_set),    SESSION(test_config), SESSION(test_give_back),
+        SESSION(test_status), SESSION(test_log), SESSION(test_trace),  SESSION(test_one_document),
+        SESSION(test_trim),   SESSION(test_set), SESSION(test_config), SESSION(test_give_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

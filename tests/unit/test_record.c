@@ -176,28 +176,28 @@ static void test_what_is_there(void **state)
 {
     (void)state;
     /* an older trace steps aside, an even older one goes */
-    write_file(path, "gpumux-sched-trace 1 of before\n1 timer\n");
-    write_file(old, "gpumux-sched-trace 1 of long before\n");
+    write_file(path, "gpumux-sched-trace 2 of before\n1 timer\n");
+    write_file(old, "gpumux-sched-trace 2 of long before\n");
     assert_int_equal(open_record(), 0);
     end_record();
-    expect_file(old, "gpumux-sched-trace 1 of before\n");
+    expect_file(old, "gpumux-sched-trace 2 of before\n");
 
     /* an empty file, or one of a start that came to nothing, is no loss: the older one stays */
-    static const char *const nothing[] = {"", "gpumux-sched-trace 1 of a start that failed\n"};
+    static const char *const nothing[] = {"", "gpumux-sched-trace 2 of a start that failed\n"};
     for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
         write_file(path, nothing[i]);
         assert_int_equal(open_record(), 0);
         end_record();
-        expect_file(old, "gpumux-sched-trace 1 of before\n");
+        expect_file(old, "gpumux-sched-trace 2 of before\n");
     }
 
     /* nor does a trace replace what is none */
-    write_file(path, "gpumux-sched-trace 1 of before\n1 timer\n");
+    write_file(path, "gpumux-sched-trace 2 of before\n1 timer\n");
     write_file(old, "precious\n");
     assert_int_equal(open_record(), -EEXIST);
     assert_non_null(strstr(why, "cannot be kept as"));
     expect_file(old, "precious\n");
-    expect_file(path, "gpumux-sched-trace 1 of before\n");
+    expect_file(path, "gpumux-sched-trace 2 of before\n");
     unlink(old);
 
     /* anything else is left alone */

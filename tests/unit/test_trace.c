@@ -9,10 +9,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/views/trace.h"
+#include "daemon/trace/trace.h"
 
 #define HEADER                                                                                     \
-    "gpumux-sched-trace 1 max_apps=4 budget=1000 levels=5 allotment_ns=8000000000 "                \
+    "gpumux-sched-trace 2 max_apps=4 budget=1000 levels=5 allotment_ns=8000000000 "                \
     "slice_ns=4000000000 patience_ns=60000000000 retry_ns=200000000\n"
 
 static const struct gm_sched_config CONFIG = {4,          1000,        5,        8000000000,
@@ -120,6 +120,85 @@ static void test_policies(void **state)
     }
 }
 
+/* Every row, with what is odd in its text. */
+static void test_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        struct gm_trace_view view;
+        const char *line;
+    } cases[] = {
+        {{GM_TRACE_ROW_BEGIN, 0, {17}, "whole"}, "5 begin wall_ns=17 whole\n"},
+        {{GM_TRACE_ROW_GPU, 0, {1}, ""}, "5 gpu index=1\n"},
+        {{GM_TRACE_ROW_GPU, 0, {1}, "a card"}, "5 gpu index=1 a card\n"},
+        {{GM_TRACE_ROW_LOST, 0, {4096}, ""}, "5 lost bytes=4096\n"},
+        {{GM_TRACE_ROW_APP, 3, {812, UINT32_MAX}, " a  \xc3\xa9 =b"},
+         "5 app 3 pid=812 uid=4294967295  a  \xc3\xa9 =b\n"},
+        {{GM_TRACE_ROW_STATE, 0, {0}, "draining"}, "5 state 0 draining\n"},
+        {{GM_TRACE_ROW_PARKED, 2, {0}, ""}, "5 parked 2\n"},
+        {{GM_TRACE_ROW_COPIED, 0, {1, 2, 33554432}, "down"},
+         "5 copied begin_ns=1 end_ns=2 bytes=33554432 down\n"},
+        {{GM_TRACE_ROW_SWITCH,
+          1,
+          {45, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, UINT64_MAX},
+          "its turn; in the place of pid 9 (idle)"},
+         "5 switch 1 total_ns=45 drain_ns=1 plan_ns=2 lower_ns=3 pinned_ns=4 copy_ns=5 hash_ns=6 "
+         "unmap_ns=7 map_ns=8 other_ns=9 out=10 in=11 clean=12 zero=13 down=14 up=15 "
+         "waited_ns=18446744073709551615 its turn; in the place of pid 9 (idle)\n"},
+        {{GM_TRACE_ROW_LEVEL, 1, {2, 1}, "rested"}, "5 level 1 from=2 to=1 rested\n"},
+        {{GM_TRACE_ROW_SAID, 1, {1000}, "class=batch"}, "5 said 1 uid=1000 class=batch\n"},
+        {{GM_TRACE_ROW_REFUSED, 1, {7, 2}, "full"}, "5 refused 1 bytes=7 times=2 full\n"},
+        {{GM_TRACE_ROW_TIERS, 0, {1, 2, 3, 4, 5}, ""},
+         "5 tiers gpu=1 pinned=2 paged=3 disk=4 host=5\n"},
+    };
+    bool is_seen[GM_TRACE_ROWS] = {false};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gm_trace_entry entry = begun();
+        char line[GM_TRACE_LINE_MAX], why[200] = "";
+        size_t n = gm_trace_view(line, sizeof line, 5, &cases[i].view);
+        assert_string_equal(line, cases[i].line);
+        assert_int_equal(n, strlen(line));
+        if (parse(line, &entry, why, sizeof why) != 0)
+            fail_msg("%s: %s", cases[i].line, why);
+        assert_int_equal(entry.kind, GM_TRACE_VIEW);
+        assert_int_equal(entry.now, 5);
+        assert_int_equal(entry.view.row, cases[i].view.row);
+        assert_int_equal(entry.view.app, cases[i].view.app);
+        assert_memory_equal(entry.view.number, cases[i].view.number, sizeof entry.view.number);
+        assert_string_equal(entry.view.text, cases[i].view.text);
+        is_seen[cases[i].view.row] = true;
+    }
+    for (unsigned row = 0; row < GM_TRACE_ROWS; row++)
+        assert_true(is_seen[row]);
+}
+
+/* Whatever a program is called, a line is one, and legal; the largest values fit. */
+static void test_hostile_texts(void **state)
+{
+    (void)state;
+    struct gm_trace_view view = {.row = GM_TRACE_ROW_APP, .text = "a\nb\033[2J\xff  "};
+    struct gm_trace_entry entry = begun();
+    char line[GM_TRACE_LINE_MAX], why[200] = "";
+    gm_trace_view(line, sizeof line, 5, &view);
+    assert_string_equal(line, "5 app 0 pid=0 uid=0 a?b?[2J?\n");
+    assert_int_equal(parse(line, &entry, why, sizeof why), 0);
+
+    memset(&view, 0xff, sizeof view);
+    view.row = GM_TRACE_ROW_SWITCH;
+    assert_in_range(gm_trace_view(line, sizeof line, UINT64_MAX, &view), 500, sizeof line - 1);
+    assert_int_equal(line[strlen(line) - 1], '\n');
+}
+
+static void test_words(void **state)
+{
+    (void)state;
+    char word[16];
+    assert_string_equal(gm_trace_word(GM_TRACE_ROW_STATE, 2, word), "running");
+    assert_int_equal(gm_trace_find_word(GM_TRACE_ROW_STATE, "gone"), 4);
+    assert_int_equal(gm_trace_find_word(GM_TRACE_ROW_STATE, "gon"), -1);
+    assert_int_equal(gm_trace_find_word(GM_TRACE_ROW_STATE, ""), -1);
+}
+
 /* The largest values there are fit a line, and a short buffer is never overrun. */
 static void test_sizes(void **state)
 {
@@ -166,18 +245,18 @@ static void test_bad_headers(void **state)
         {"\x7f\x45LF\x01\xff",
          "not a trace of a scheduler: it does not begin with gpumux-sched-trace"},
         {"gpumux-sched-trace", "the version is missing"},
-        {"gpumux-sched-trace 2 max_apps=4" REST, "the version is 2, not from 1 to 1"},
-        {"gpumux-sched-trace 1 max_apps=4", "budget= is missing"},
-        {"gpumux-sched-trace 1" REST, "max_apps= is missing"},
-        {"gpumux-sched-trace 1 max_apps=" REST, "max_apps is missing"},
-        {"gpumux-sched-trace 1 max_apps=-4" REST, "max_apps is not a number: -4"},
-        {"gpumux-sched-trace 1 max_apps=4294967296" REST,
+        {"gpumux-sched-trace 1 max_apps=4" REST, "the version is 1, not from 2 to 2"},
+        {"gpumux-sched-trace 2 max_apps=4", "budget= is missing"},
+        {"gpumux-sched-trace 2" REST, "max_apps= is missing"},
+        {"gpumux-sched-trace 2 max_apps=" REST, "max_apps is missing"},
+        {"gpumux-sched-trace 2 max_apps=-4" REST, "max_apps is not a number: -4"},
+        {"gpumux-sched-trace 2 max_apps=4294967296" REST,
          "max_apps is 4294967296, not from 0 to 4294967295"},
-        {"gpumux-sched-trace 1 max_apps=4294967295" REST, "settings that no scheduler can have"},
-        {"gpumux-sched-trace 1 max_apps=0" REST, "settings that no scheduler can have"},
-        {"gpumux-sched-trace 1 max_apps=4" REST " colour=3", "more than belongs there: colour=3"},
-        {"gpumux-sched-trace 1 max_apps=4" REST "\n1 join 3", "more than belongs there: ?1 join 3"},
-        {"gpumux-sched-trace 1 max_apps=4" REST " \n", "a blank at the end of the line"},
+        {"gpumux-sched-trace 2 max_apps=4294967295" REST, "settings that no scheduler can have"},
+        {"gpumux-sched-trace 2 max_apps=0" REST, "settings that no scheduler can have"},
+        {"gpumux-sched-trace 2 max_apps=4" REST " colour=3", "more than belongs there: colour=3"},
+        {"gpumux-sched-trace 2 max_apps=4" REST "\n1 join 3", "more than belongs there: ?1 join 3"},
+        {"gpumux-sched-trace 2 max_apps=4" REST " \n", "a blank at the end of the line"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct gm_trace_entry entry = {0}, before = entry;
@@ -250,6 +329,17 @@ static void test_bad_lines(void **state)
         {"100 set 3 class=batch weight=1000 share=1000 paused=2", "paused is 2, not from 0 to 1"},
         {"100 set 3 class=batch weight=1000 share=1000 paused=yes", "paused is not a number: yes"},
         {"100 set 3 class=batch weight=1000 share=1000", "paused= is missing"},
+        {"100 state 3", "\"\" is none of: paused loading running draining gone"},
+        {"100 state 3 runs", "\"runs\" is none of: paused loading running draining gone"},
+        {"100 state 4 running", "the app is 4, not from 0 to 3"},
+        {"100 state 3 running ", "a blank at the end of the line"},
+        {"100 state 3 running \n", "a blank at the end of the line"},
+        {"100 parked 3 x", "more than belongs there: x"},
+        {"100 app 3 pid=1 uid=1 \n", "a blank at the end of the line"},
+        {"100 app 3 pid=1 uid=1 a\tb\n", "the text is not legal: a?b"},
+        {"100 app 3 pid=1 uid=1 \xff\n", "the text is not legal: ?"},
+        {"100 app 3 pid=1 x", "uid= is missing"},
+        {"100 copied begin_ns=1 end_ns=2 bytes=-1 in", "bytes is not a number: -1"},
         {HEADER, "the time is not a number: gpumux-sched-trace"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -294,12 +384,17 @@ static void test_changed_bytes(void **state)
                                         "101 size 2 1048576\n",
                                         "102 idle 2 100\n",
                                         "103 room 500\n",
-                                        "104 set 1 class=batch weight=1000 share=500 paused=1\n"};
+                                        "104 set 1 class=batch weight=1000 share=500 paused=1\n",
+                                        "105 app 3 pid=812 uid=7 train\n",
+                                        "106 state 2 running\n",
+                                        "107 level 1 from=2 to=3 used up\n",
+                                        "108 tiers gpu=1 pinned=2 paged=3 disk=4 host=5\n"};
     uint64_t random = 1;
     unsigned taken = 0;
+    enum { LINES = sizeof lines / sizeof *lines };
     for (unsigned round = 0; round < 60000; round++) {
         char line[GM_TRACE_LINE_MAX], again[GM_TRACE_LINE_MAX], why[200];
-        const char *from = lines[round % 6];
+        const char *from = lines[round % LINES];
         strcpy(line, from);
         for (unsigned i = 0; i < 1 + round % 2; i++) {
             random = random * 6364136223846793005u + 1442695040888963407u;
@@ -308,7 +403,7 @@ static void test_changed_bytes(void **state)
                 round % 3 ? bytes[(random >> 50) % 16] : (char)(1 + (random >> 40) % 255);
         }
         struct gm_trace_entry entry = {0};
-        if (round % 6 != 0)
+        if (round % LINES != 0)
             entry = begun();
         if (parse(line, &entry, why, sizeof why) != 0)
             continue;
@@ -317,6 +412,8 @@ static void test_changed_bytes(void **state)
             gm_trace_config(again, sizeof again, &entry.config);
         else if (entry.kind == GM_TRACE_EVENT)
             gm_trace_event(again, sizeof again, entry.now, &entry.event);
+        else if (entry.kind == GM_TRACE_VIEW)
+            gm_trace_view(again, sizeof again, entry.now, &entry.view);
         else
             gm_trace_policy(again, sizeof again, entry.now, entry.event.app, &entry.policy);
         line[strcspn(line, "\n")] = again[strlen(again) - 1] = '\0';
@@ -332,6 +429,8 @@ int main(void)
         cmocka_unit_test(test_policies),    cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_bad_headers), cmocka_unit_test(test_bad_lines),
         cmocka_unit_test(test_long_lines),  cmocka_unit_test(test_changed_bytes),
+        cmocka_unit_test(test_rows),        cmocka_unit_test(test_hostile_texts),
+        cmocka_unit_test(test_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

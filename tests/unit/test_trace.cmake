@@ -1,2 +1,2 @@
 # The codec alone.
-gm_take(test_trace daemon views/trace)
+gm_take(test_trace daemon trace/trace)

@@ -1,6 +1,5 @@
 /* The text of a recorded trace: see trace.h. */
-#include "daemon/views/trace.h"
-#include "daemon/core/sched_step.h"
+#include "daemon/trace/trace.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -10,7 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAGIC "gpumux-sched-trace"
+#include "common/text.h"
+#include "daemon/core/sched_step.h"
+
+#define MAGIC GM_TRACE_MAGIC
 
 /* What follows the name of an event. */
 static const struct {
@@ -32,6 +34,55 @@ static const struct {
     [GM_SCHED_ROOM] = {"room", .has_bytes = true},
 };
 enum { EVENTS = sizeof events / sizeof *events };
+
+/* clang-format off */
+#define GM_PART(NAME, name, shown, words) " " #name "_ns"
+#define GM_TRACE_SWITCH switch_numbers
+static const char switch_numbers[] = "total_ns"
+#include "common/parts.def"
+    " out in clean zero down up waited_ns";
+#undef GM_PART
+
+static const struct {
+    const char *name, *numbers, *text;
+    bool has_app;
+} rows[] = {
+#define GM_TRACE_ROW(NAME, name, has_app, numbers, text, about) {#name, numbers, text, has_app},
+#include "daemon/trace/trace.def"
+#undef GM_TRACE_ROW
+};
+/* clang-format on */
+
+/* The next of a list of words; its length, 0 at the end of the list. */
+static size_t next_of(const char **list, const char **word)
+{
+    *list += strspn(*list, " ");
+    *word = *list;
+    const size_t n = strcspn(*list, " ");
+    *list += n;
+    return n;
+}
+
+const char *gm_trace_word(enum gm_trace_row row, int n, char word[16])
+{
+    const char *list = rows[row].text, *at = NULL;
+    size_t length = 0;
+    for (int i = 0; i <= n; i++)
+        length = next_of(&list, &at);
+    snprintf(word, 16, "%.*s", (int)length, at);
+    return word;
+}
+
+int gm_trace_find_word(enum gm_trace_row row, const char *text)
+{
+    const char *list = rows[row].text, *word;
+    const size_t length = strlen(text);
+    size_t n;
+    for (int i = 0; (n = next_of(&list, &word)) > 0; i++)
+        if (n == length && memcmp(word, text, n) == 0)
+            return i;
+    return -1;
+}
 
 /* ---- Writing ---- */
 
@@ -78,6 +129,27 @@ size_t gm_trace_policy(char *line, size_t size, uint64_t now, uint32_t app,
         line, size,
         "%" PRIu64 " set %" PRIu32 " class=%s weight=%" PRIu32 " share=%" PRIu32 " paused=%d\n",
         now, app, gm_class_name(policy->class), policy->weight, policy->share, policy->is_paused);
+}
+
+size_t gm_trace_view(char *line, size_t size, uint64_t now, const struct gm_trace_view *view)
+{
+    char whole[GM_TRACE_LINE_MAX] = "", text[GM_TRACE_TEXT];
+    const char *list = rows[view->row].numbers, *name;
+    size_t n, length;
+    gm_text_add(whole, sizeof whole, "%" PRIu64 " %s", now, rows[view->row].name);
+    if (rows[view->row].has_app)
+        gm_text_add(whole, sizeof whole, " %" PRIu32, view->app);
+    for (unsigned i = 0; (n = next_of(&list, &name)) > 0; i++)
+        gm_text_add(whole, sizeof whole, " %.*s=%" PRIu64, (int)n, name, view->number[i]);
+    memcpy(text, view->text, sizeof text);
+    gm_text_clean(text, sizeof text);
+    for (length = strlen(text); length > 0 && text[length - 1] == ' ';)
+        text[--length] = '\0';
+    assert(!rows[view->row].text || !*rows[view->row].text ||
+           gm_trace_find_word(view->row, text) >= 0);
+    if (rows[view->row].text && *text)
+        gm_text_add(whole, sizeof whole, " %s", text);
+    return print(line, size, "%s\n", whole);
 }
 
 /* ---- Reading ---- */
@@ -217,6 +289,43 @@ static void parse_policy(struct reader *r, struct gm_trace_entry *e)
     e->policy.is_paused = next_setting(r, "paused", 1) != 0;
 }
 
+/* The rest of the line. A blank before nothing, or at the end, would be a second spelling. */
+static void parse_text(struct reader *r, struct gm_trace_view *view)
+{
+    const char *words = rows[view->row].text;
+    if (r->is_wrong || !words)
+        return;
+    size_t n = strcspn(r->at, "\n");
+    if (n >= sizeof view->text)
+        wrong(r, "a text of more than %zu bytes", sizeof view->text - 1);
+    if (r->is_wrong)
+        return;
+    if ((n > 0 ? r->at[n - 1] : r->at[-1]) == ' ')
+        wrong(r, "a blank at the end of the line");
+    memcpy(view->text, r->at, n);
+    r->at += n + (r->at[n] == '\n' && r->at[n + 1] == '\0');
+    if (!gm_text_is_legal(view->text, sizeof view->text))
+        wrong(r, "the text is not legal: %.40s", view->text);
+    else if (*words && gm_trace_find_word(view->row, view->text) < 0)
+        wrong(r, "\"%.40s\" is none of: %s", view->text, words);
+}
+
+static void parse_view(struct reader *r, struct gm_trace_entry *e, enum gm_trace_row row)
+{
+    const char *list = rows[row].numbers, *name;
+    char one[24];
+    size_t n;
+    e->kind = GM_TRACE_VIEW;
+    e->view = (struct gm_trace_view){.row = row};
+    if (rows[row].has_app)
+        e->view.app = (uint32_t)next_number(r, "the app", 0, e->config.max_apps - 1);
+    for (unsigned i = 0; (n = next_of(&list, &name)) > 0; i++) {
+        snprintf(one, sizeof one, "%.*s", (int)n, name);
+        e->view.number[i] = next_setting(r, one, UINT64_MAX);
+    }
+    parse_text(r, &e->view);
+}
+
 static void parse_entry(struct reader *r, struct gm_trace_entry *e)
 {
     const char *word;
@@ -228,12 +337,19 @@ static void parse_entry(struct reader *r, struct gm_trace_entry *e)
     while (kind < EVENTS && !is_word(word, n, events[kind].name))
         kind++;
     bool is_policy = is_word(word, n, "set");
-    if (!r->is_wrong && kind == EVENTS && !is_policy)
+    unsigned row = 0;
+    while (row < GM_TRACE_ROWS && !is_word(word, n, rows[row].name))
+        row++;
+    if (!r->is_wrong && kind == EVENTS && row == GM_TRACE_ROWS && !is_policy)
         wrong(r, "an unknown event: %.*s", n, word);
     if (r->is_wrong)
         return;
     e->now = now;
     e->event = (struct gm_sched_event){.kind = GM_SCHED_TIMER};
+    if (row < GM_TRACE_ROWS) {
+        parse_view(r, e, (enum gm_trace_row)row);
+        return;
+    }
     if (is_policy || events[kind].has_app)
         e->event.app = (uint32_t)next_number(r, "the app", 0, e->config.max_apps - 1);
     if (is_policy) {

@@ -1,0 +1,209 @@
+/*
+ * mux-ctl trace: records what the daemon tells of its work, as lines of trace/trace.h, and writes
+ * such a file, or one of gpumuxd --record, as JSON trace events or as a page. Calls ask.c,
+ * tracks.c, export.c, report.c and say.c.
+ */
+#include "daemon/ctl/trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/nearest.h"
+#include "daemon/ctl/ctl.h"
+
+#define LOOK_NS (100 * GM_MS) /* between two questions */
+
+/* ---- record ---- */
+
+static volatile sig_atomic_t is_ended;
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    is_ended = 1;
+}
+
+/* Open the file, which is new, empty or a trace. -1, after one line: it is something else, or
+ * cannot be written. */
+static int open_file(const char *path)
+{
+    char begin[sizeof GM_TRACE_MAGIC - 1];
+    struct stat found;
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+    if (fd < 0) {
+        mux_complain("trace: %s cannot be written: %s", path, strerror(errno));
+        return -1;
+    }
+    const bool is_file = fstat(fd, &found) == 0 && S_ISREG(found.st_mode);
+    const ssize_t n = is_file ? pread(fd, begin, sizeof begin, 0) : -1;
+    if (n == 0 || (n == sizeof begin && memcmp(begin, GM_TRACE_MAGIC, sizeof begin) == 0))
+        return fd;
+    mux_complain("trace: %s is there and no trace: remove it, or choose another file", path);
+    close(fd);
+    return -1;
+}
+
+static bool write_all(int fd, const char *text, size_t length)
+{
+    while (length > 0) {
+        const ssize_t n = write(fd, text, length);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        text += n;
+        length -= (size_t)n;
+    }
+    return true;
+}
+
+struct recording {
+    const struct mux_options *options;
+    const char *path;
+    int fd;
+    uint64_t since, bytes;
+    double pid, started; /* of the daemon that is asked; 0: of none yet */
+};
+
+/* Ask once, and write what has come. *is_over: the daemon has ended, or is another one. */
+static int look(struct recording *recording, bool *is_over)
+{
+    const struct gm_msg_trace body = {.since = recording->since};
+    struct mux_question ask = {
+        .question = GM_MSG_TRACE, .body = &body, .answer = GM_MSG_TRACE_IS, .is_document = true};
+    const int code = mux_try(recording->options->socket, &ask);
+    *is_over = code && ask.is_away && recording->bytes > 0;
+    if (code) {
+        mux_complain(*is_over ? "trace: the daemon is gone, so the trace ends here: %s" : "%s",
+                     ask.why);
+        return *is_over ? MUX_OK : code;
+    }
+    cJSON *answer = cJSON_Parse(ask.text);
+    free(ask.text);
+    const cJSON *text = cJSON_GetObjectItemCaseSensitive(answer, "text");
+    const double pid = mux_number(answer, "pid"), started = mux_number(answer, "started_s");
+    int result = MUX_OK;
+    if (!cJSON_IsString(text) || mux_number(answer, "next") < 1) {
+        mux_complain("trace: gpumuxd's answer is no trace");
+        result = MUX_FAILED;
+    } else if (recording->bytes > 0 && (pid != recording->pid || started != recording->started)) {
+        mux_complain("trace: the daemon was restarted, so the trace ends here");
+        *is_over = true;
+    } else if ((recording->bytes == 0 && ftruncate(recording->fd, 0)) ||
+               !write_all(recording->fd, text->valuestring, strlen(text->valuestring))) {
+        mux_complain("trace: %s cannot be written: %s", recording->path, strerror(errno));
+        result = MUX_FAILED;
+    } else {
+        recording->bytes += strlen(text->valuestring);
+        recording->since = (uint64_t)mux_number(answer, "next");
+        recording->pid = pid;
+        recording->started = started;
+    }
+    cJSON_Delete(answer);
+    return result;
+}
+
+static int record(const struct mux_options *options, const char *path)
+{
+    struct sigaction end = {.sa_handler = on_interrupt};
+    struct recording recording = {.options = options, .path = path};
+    const struct timespec pause = {.tv_nsec = (long)LOOK_NS};
+    const uint64_t begun = gm_now(), most = (uint64_t)options->seconds * GM_S;
+    char size[32];
+    bool is_over = false;
+    recording.fd = open_file(path);
+    if (recording.fd < 0)
+        return MUX_FAILED;
+    sigaction(SIGINT, &end, NULL);
+    sigaction(SIGTERM, &end, NULL);
+    int code = look(&recording, &is_over);
+    if (code == MUX_OK && most == 0 && isatty(STDERR_FILENO))
+        fprintf(stderr, "recording to %s until Ctrl-C\n", path);
+    while (code == MUX_OK && !is_ended && !is_over && (most == 0 || gm_now() - begun < most)) {
+        nanosleep(&pause, NULL);
+        code = look(&recording, &is_over); /* at its end, too */
+    }
+    if (close(recording.fd) && code == MUX_OK) {
+        mux_complain("trace: %s cannot be written: %s", path, strerror(errno));
+        code = MUX_FAILED;
+    }
+    struct stat found;
+    if (recording.bytes == 0 && stat(path, &found) == 0 && S_ISREG(found.st_mode) &&
+        found.st_size == 0)
+        unlink(path); /* nobody answered */
+    if (code != MUX_OK)
+        return code;
+    printf("%s: %.1f s, %s\n", path, (double)(gm_now() - begun) / (double)GM_S,
+           mux_bytes((double)recording.bytes, size));
+    return mux_written("what was recorded");
+}
+
+/* ---- export, report ---- */
+
+static int convert(const struct mux_options *options, const char *path,
+                   bool (*write_tracks)(FILE *file, const struct mux_tracks *tracks))
+{
+    struct mux_tracks tracks;
+    FILE *file = stdout;
+    int code = MUX_FAILED;
+    if (mux_read_tracks(path, &tracks)) {
+        if (options->output && !(file = fopen(options->output, "we"))) {
+            mux_complain("trace: %s cannot be written: %s", options->output, strerror(errno));
+            goto out;
+        }
+        if (!write_tracks(file, &tracks))
+            mux_complain("%s: out of memory", path);
+        else
+            code = MUX_OK;
+        bool is_whole = fflush(file) == 0 && !ferror(file);
+        const int error = errno;
+        if (file != stdout && fclose(file))
+            is_whole = false;
+        if (code == MUX_OK && !is_whole) {
+            mux_complain("trace: %s cannot be written: %s",
+                         options->output ? options->output : "the output", strerror(error));
+            code = MUX_FAILED;
+        }
+    }
+out:
+    mux_free_tracks(&tracks);
+    return code;
+}
+
+int mux_trace(const struct mux_options *options)
+{
+    static const char *const words[] = {"record", "export", "report"};
+    const char *word = options->words[0];
+    struct gm_nearest nearest;
+    size_t what = 0;
+    gm_nearest_begin(&nearest, word ? word : "", word ? strlen(word) : 0);
+    for (size_t i = 0; i < 3; i++)
+        gm_nearest_look(&nearest, words[i]);
+    while (word && what < 3 && strcmp(word, words[what]) != 0)
+        what++;
+    if (!word || what == 3) {
+        if (word && nearest.best)
+            mux_complain("trace: \"%.60s\": did you mean %s?", word, nearest.best);
+        else
+            mux_complain("trace: say record, export or report, and a file");
+        return MUX_FAILED;
+    }
+    if (!options->words[1] || options->words[2]) {
+        mux_complain("trace: %s takes one file", word);
+        return MUX_FAILED;
+    }
+    if ((what == 0 && options->output) || (what > 0 && options->seconds > 0)) {
+        mux_complain("trace: %s has no --%s", word, what == 0 ? "output" : "seconds");
+        return MUX_FAILED;
+    }
+    if (what == 0)
+        return record(options, options->words[1]);
+    return convert(options, options->words[1], what == 1 ? mux_export_tracks : mux_report_tracks);
+}

@@ -1,0 +1,123 @@
+#!/bin/sh
+# mux-ctl trace over files: what is no trace is refused with one line; names that are made of HTML stay text; what cannot
+# be written is said; and what is in a file's place is not touched.
+set -u
+ctl=$BUILD/daemon/mux-ctl
+command -v python3 > /dev/null || { echo "skipped: no python3" && exit 77; }
+dir=$(mktemp -d "${TMPDIR:-/tmp}/gm-trace.XXXXXX") || exit 2
+trap 'rm -rf "$dir"' EXIT
+export GPUMUX_SOCKET="$dir/none"
+
+fail() {
+    echo "mux_trace: FAILED: $*"
+    exit 1
+}
+
+# refuses CODE TEXT WORD...: mux-ctl trace WORD... ends with CODE after one line that has TEXT, and prints nothing.
+refuses() {
+    code=$1 text=$2
+    shift 2
+    "$ctl" trace "$@" > "$dir/out" 2> "$dir/err"
+    got=$?
+    [ "$got" = "$code" ] && [ "$(wc -l < "$dir/err")" = 1 ] && [ ! -s "$dir/out" ] && grep -qF -- "$text" "$dir/err" ||
+        fail "trace $*: ended with $got: $(head -c 300 "$dir/out") $(cat "$dir/err")"
+}
+
+header='gpumux-sched-trace 2 max_apps=4 budget=1000 levels=1 allotment_ns=8 slice_ns=4 patience_ns=60 retry_ns=2'
+cat > "$dir/good" << END
+$header
+1000000 begin wall_ns=1800000000000000000 whole
+1000000 gpu index=3 <script>alert(1)</script> & "card"
+1000000 app 1 pid=7 uid=0 </title><b onclick=x>"' &amp;
+1000000 state 1 paused
+1000000 want 1
+2000000 state 1 loading
+3000000 state 1 running
+3000000 switch 1 total_ns=1000000 drain_ns=400000 plan_ns=0 lower_ns=0 pinned_ns=0 copy_ns=600000 hash_ns=0 unmap_ns=0 map_ns=0 other_ns=0 out=0 in=5 clean=0 zero=0 down=0 up=0 waited_ns=2000000 <i>why
+3500000 idle 1 250000
+4000000 refused 1 bytes=9 times=2 <full>
+5000000 leave 1
+6000000 copied begin_ns=0 end_ns=18446744073709551615 bytes=18446744073709551615 in
+7000000 lost bytes=5
+8000000 tiers gpu=18446744073709551615 pinned=18446744073709551615 paged=0 disk=1 host=0
+END
+cat > "$dir/check.py" << 'END'
+import html.parser
+import json
+import sys
+events = json.load(open(sys.argv[1], encoding="utf-8"))["traceEvents"]
+spans = [(event["name"], event["ts"], event["dur"]) for event in events if event["ph"] == "X" and event["tid"] == 10]
+assert spans == [("waiting", 0, 1000), ("loading", 1000, 1000), ("running", 2000, 250), ("idle in its turn", 2250, 1750)], spans
+switch = [(event["name"], event["ts"], event["dur"]) for event in events if event["ph"] == "X" and event["tid"] == 1]
+assert switch == [("to </title><b onclick=x>\"' &amp; (pid 7)", 1000, 1000), ("drain", 1000, 400), ("copies", 1400, 600)], switch
+copies = [(event["ts"], event["dur"]) for event in events if event["ph"] == "X" and event["tid"] == 2]
+assert copies == [(0, 5000)], copies
+
+
+class Page(html.parser.HTMLParser):
+    def handle_starttag(self, tag, attrs):
+        assert tag not in ("i", "script", "b") or all(name in ("class",) for name, value in attrs), (tag, attrs)
+        tags.append(tag)
+
+    def handle_data(self, data):
+        texts.append(data)
+
+
+tags, texts = [], []
+text = open(sys.argv[2], encoding="utf-8").read()
+Page().feed(text)
+assert tags.count("script") == 1 and tags.count("title") > 3 and "alert(1)" in "".join(texts), tags
+assert "</title><b onclick=x>\"' &amp;" in "".join(texts) and "Parts of the trace are lost, 5 bytes" in text
+END
+"$ctl" trace export "$dir/good" > "$dir/json" || fail "export ended with $?"
+"$ctl" trace report "$dir/good" --output="$dir/html" > "$dir/out" && [ ! -s "$dir/out" ] || fail "report ended with $?: $(cat "$dir/out")"
+python3 "$dir/check.py" "$dir/json" "$dir/html" || fail "what it writes"
+
+# A line that is being written is left out; what was before is shown.
+printf '9000000 state 1 runn' | cat "$dir/good" - > "$dir/cut"
+"$ctl" trace export "$dir/cut" | cmp -s - "$dir/json" || fail "a line that is cut off changes the rest"
+
+# --- what is no trace ---
+for what in export report; do
+    refuses 1 "$dir/none: No such file or directory" $what "$dir/none"
+    refuses 1 "$dir: Is a directory" $what "$dir"
+    : > "$dir/empty"
+    refuses 1 'nothing is recorded there' $what "$dir/empty"
+    refuses 1 ':1: a zero byte' $what "$ctl"
+    echo hello > "$dir/bad"
+    refuses 1 ':1: not a trace' $what "$dir/bad"
+    echo "$header" > "$dir/bad"
+    refuses 1 'nothing is recorded there' $what "$dir/bad"
+    sed 's/trace 2/trace 1/' "$dir/good" > "$dir/bad"
+    refuses 1 ':1: the version is 1' $what "$dir/bad"
+    { cat "$dir/good" && echo '1 state 1 running'; } > "$dir/bad"
+    refuses 1 ':16: the time goes back' $what "$dir/bad"
+    printf '%s\n1 gpu index=0 a\0b\n' "$header" > "$dir/bad"
+    refuses 1 ':2: a zero byte' $what "$dir/bad"
+done
+"$ctl" trace report "$dir/good" > /dev/full 2> "$dir/err"
+[ $? = 1 ] && grep -q 'the output cannot be written: No space left' "$dir/err" || fail "a full disk: $(cat "$dir/err")"
+refuses 1 'cannot be written: Is a directory' report "$dir/good" -o "$dir"
+
+# --- recording ---
+refuses 3 'gpumuxd is not running' record "$dir/new"
+[ ! -e "$dir/new" ] || fail "nothing was recorded, and there is a file"
+echo precious > "$dir/precious"
+refuses 1 'is there and no trace' record "$dir/precious"
+[ "$(cat "$dir/precious")" = precious ] || fail "a file that is no trace was changed"
+cp "$dir/good" "$dir/older"
+refuses 3 'gpumuxd is not running' record "$dir/older"
+cmp -s "$dir/good" "$dir/older" || fail "an older trace is lost though nothing was recorded"
+mkfifo "$dir/fifo"
+refuses 1 'is there and no trace' record "$dir/fifo"
+refuses 1 'cannot be written: No such file' record "$dir/none/x"
+
+# --- mistakes ---
+refuses 1 'say record, export or report'
+refuses 1 'did you mean report?' repotr x
+refuses 1 'report takes one file' report
+refuses 1 'export takes one file' export a b
+refuses 1 'export has no --seconds' export --seconds=3 "$dir/good"
+refuses 1 'record has no --output' record -o x "$dir/new"
+refuses 1 'is not a number from 1 to 86400' record --seconds=0 "$dir/new"
+echo "traces are written as they should be, and bad ones are refused"
