@@ -11,9 +11,10 @@ fail() {
     exit 1
 }
 
-# What is below the prefix; LIB is the folder of libraries. The profiler's library is there if it was built.
+# What is below the prefix; LIB is the folder of libraries. The profiler's library and Slurm's plugin are there if they were built.
 sort > "$dir/list" << END
 $([ ! -f "$BUILD/profiler/libgpumux-profile.so" ] || echo LIB/libgpumux-profile.so)
+$([ ! -f "$BUILD/spank/spank.so" ] || echo LIB/gpumux/spank.so)
 bin/gpumux-keeper
 bin/gpumuxd
 bin/mux-ctl
@@ -60,7 +61,7 @@ expect_unit() {
 
 # expect STAGE PREFIX: below STAGE is that list, and each unit starts PREFIX/bin/gpumuxd.
 expect() {
-    (cd "$1$2" && find . ! -type d) | sed -E 's,^\./,,; s,^lib[^ ]*/(libgpumux(-profile)?.so|gpumux/ld.so.preload)$,LIB/\1,' | sort > "$dir/found"
+    (cd "$1$2" && find . ! -type d) | sed -E 's,^\./,,; s,^lib[^ ]*/(libgpumux(-profile)?.so|gpumux/(ld.so.preload|spank.so))$,LIB/\1,' | sort > "$dir/found"
     diff "$dir/list" "$dir/found" > "$dir/diff" || fail "below $1$2 (<: lacking, >: too much): $(cat "$dir/diff")"
     for kind in system user; do
         for program in gpumuxd gpumux-keeper; do expect_unit "$1" "$2" $kind $program; done

@@ -1,0 +1,1 @@
+target_link_libraries(${GM_TEST} PRIVATE gm_spank)
