@@ -8,8 +8,11 @@
 #include "daemon/ctl/metrics.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum kind { GAUGE, COUNTER, HISTOGRAM };
 static const char *const kinds[] = {
@@ -24,6 +27,8 @@ struct metric {
 
 /* ---- containers ---- */
 
+enum { ID = 64, UID = 36 };
+
 static bool is_hex(const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -34,19 +39,17 @@ static bool is_hex(const char *text, size_t n)
 
 /* A container is named by 64 hexadecimal digits, the last of which count: others are around it. A
  * pod by "pod" and its uid of 36 characters, in which systemd has _ for -. */
-void mux_find_place(const char *cgroup, struct mux_place *place)
+static void find_names(const char *path, char container[ID + 1], char pod[UID + 1])
 {
-    enum { ID = 64, UID = 36 };
-    *place = (struct mux_place){{0}, {0}};
-    const size_t length = strlen(cgroup);
+    const size_t length = strlen(path);
     for (size_t i = 0; i + ID <= length; i++) {
-        if (!is_hex(cgroup + i, ID) || isxdigit((unsigned char)cgroup[i + ID]) ||
-            (i > 0 && isxdigit((unsigned char)cgroup[i - 1])))
+        if (!is_hex(path + i, ID) || isxdigit((unsigned char)path[i + ID]) ||
+            (i > 0 && isxdigit((unsigned char)path[i - 1])))
             continue;
-        memcpy(place->container, cgroup + i, ID);
+        memcpy(container, path + i, ID);
         i += ID;
     }
-    for (const char *at = cgroup; (at = strstr(at, "pod")) != NULL; at++) {
+    for (const char *at = path; (at = strstr(at, "pod")) != NULL; at++) {
         const char *uid = at + 3;
         size_t n = 0;
         while (n < UID &&
@@ -56,8 +59,69 @@ void mux_find_place(const char *cgroup, struct mux_place *place)
         if (n != UID)
             continue;
         for (size_t i = 0; i < UID; i++)
-            place->pod[i] = uid[i] == '_' ? '-' : uid[i];
-        place->pod[UID] = '\0';
+            pod[i] = uid[i] == '_' ? '-' : uid[i];
+    }
+}
+
+/* Whose the control group is: the first folder on the way to it that is not root's was given to a
+ * user, who may name what is below. False: nobody can tell. */
+static bool find_owner(const char *folder, const char *path, uid_t *owner)
+{
+    char full[PATH_MAX];
+    struct stat info;
+    if (strstr(path, "/..")) /* it is not below what is seen here */
+        return false;
+    for (const char *end = path; *end;) {
+        end += 1 + strcspn(end + 1, "/");
+        const int length = snprintf(full, sizeof full, "%s%.*s", folder, (int)(end - path), path);
+        if (length >= (int)sizeof full || stat(full, &info) != 0)
+            return false;
+        *owner = info.st_uid;
+        if (info.st_uid != 0)
+            return true;
+    }
+    return true;
+}
+
+/* A line of /proc/PID/cgroup: number, hierarchy ("": the unified one), path. */
+static bool look_at_line(const char *root, char *line, struct mux_place *place)
+{
+    char folder[PATH_MAX], container[ID + 1] = "", pod[UID + 1] = "", owner_text[16] = "";
+    uid_t owner = 0;
+    char *kind = strchr(line, ':'), *path = kind ? strchr(++kind, ':') : NULL;
+    if (!path || path[1] != '/')
+        return false;
+    *path++ = '\0';
+    find_names(path, container, pod);
+    if (!container[0] && !pod[0])
+        return false;
+    if (strncmp(kind, "name=", 5) == 0)
+        kind += 5;
+    snprintf(folder, sizeof folder, "%s/sys/fs/cgroup/%s", root, *kind ? kind : "unified");
+    if (!*kind && access(folder, F_OK) != 0)
+        snprintf(folder, sizeof folder, "%s/sys/fs/cgroup", root);
+    if (!find_owner(folder, path, &owner))
+        return false;
+    if (owner != 0)
+        snprintf(owner_text, sizeof owner_text, "%u:", owner);
+    if (container[0])
+        snprintf(place->container, sizeof place->container, "%s%s", owner_text, container);
+    if (pod[0])
+        snprintf(place->pod, sizeof place->pod, "%s%s", owner_text, pod);
+    return true;
+}
+
+void mux_find_place(const char *root, const char *cgroup, struct mux_place *place)
+{
+    char line[PATH_MAX];
+    *place = (struct mux_place){{0}, {0}};
+    for (bool is_found = false; *cgroup && !is_found;) {
+        const size_t length = strcspn(cgroup, "\n");
+        if (length < sizeof line) {
+            snprintf(line, sizeof line, "%.*s", (int)length, cgroup);
+            is_found = look_at_line(root, line, place);
+        }
+        cgroup += length + (cgroup[length] == '\n');
     }
 }
 
@@ -70,7 +134,7 @@ static void place_of(double pid, struct mux_place *place)
         text[fread(text, 1, sizeof text - 1, file)] = '\0';
         fclose(file);
     }
-    mux_find_place(text, place);
+    mux_find_place("", text, place);
 }
 
 /* ---- the text format ---- */

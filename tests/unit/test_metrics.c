@@ -6,8 +6,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "daemon/ctl/metrics.h"
 
@@ -29,6 +33,26 @@ int mux_get_status(const struct mux_options *options, cJSON **status)
     return MUX_FAILED;
 }
 
+static char root[64], own[16]; /* ... and what names that this user made begin with */
+
+/* The folders of a control group, each component of which is of a user if `uid` is not 0. Only root
+ * can give them away; for others all are their own. */
+static void make(const char *path, uid_t uid)
+{
+    char full[512];
+    snprintf(full, sizeof full, "%s%s", root, path);
+    for (char *at = full + strlen(root) + 1; at; at = strchr(at + 1, '/')) {
+        char *end = strchr(at + 1, '/');
+        if (end)
+            *end = '\0';
+        assert_true(mkdir(full, 0755) == 0 || errno == EEXIST);
+        if (end)
+            *end = '/';
+    }
+    if (uid != 0 && geteuid() == 0)
+        assert_int_equal(chown(full, uid, uid), 0);
+}
+
 static void test_places(void **state)
 {
     static const struct {
@@ -37,7 +61,8 @@ static void test_places(void **state)
         {"", "", ""},
         {"0::/user.slice/user-0.slice/session-1.scope\n", "", ""},
         {"0::/system.slice/docker-" A ".scope\n", A, ""},
-        {"12:memory:/docker/" A "\n0::/docker/" A "\n", A, ""},
+        {"12:memory:/docker/" A "\n0::/\n", A, ""},
+        {"4:name=systemd:/docker/" B "\n", B, ""},
         {"0::/kubepods.slice/kubepods-burstable.slice/"
          "kubepods-burstable-pod1b4e28ba_2fa1_11d2_883f_0016d3cca427.slice/cri-containerd-" A
          ".scope\n",
@@ -48,13 +73,65 @@ static void test_places(void **state)
         {"0::/kubepods/pod1b4e28ba/" B, B, ""},
     };
     (void)state;
+    make("/sys/fs/cgroup/memory/docker/" A, 0);
+    make("/sys/fs/cgroup/systemd/docker/" B, 0);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mux_place place;
-        mux_find_place(cases[i].cgroup, &place);
-        if (strcmp(place.container, cases[i].container) != 0 ||
-            strcmp(place.pod, cases[i].pod) != 0)
+        char path[512] = "/sys/fs/cgroup", container[80] = "", pod[64] = "";
+        if (strncmp(cases[i].cgroup, "0::", 3) == 0) {
+            snprintf(path, sizeof path, "/sys/fs/cgroup%.*s",
+                     (int)strcspn(cases[i].cgroup + 3, "\n"), cases[i].cgroup + 3);
+            make(path, 0);
+        }
+        if (cases[i].container[0])
+            snprintf(container, sizeof container, "%s%s", own, cases[i].container);
+        if (cases[i].pod[0])
+            snprintf(pod, sizeof pod, "%s%s", own, cases[i].pod);
+        mux_find_place(root, cases[i].cgroup, &place);
+        if (strcmp(place.container, container) != 0 || strcmp(place.pod, pod) != 0)
             fail_msg("%s: \"%s\", \"%s\"", cases[i].cgroup, place.container, place.pod);
     }
+}
+
+/* A user who was given a control group may call those below it like anybody's containers. */
+static void test_names_of_users(void **state)
+{
+    (void)state;
+    struct mux_place place;
+    if (geteuid() != 0)
+        skip();
+    make("/sys/fs/cgroup/user.slice/user@1000.service", 1000);
+    make("/sys/fs/cgroup/user.slice/user@1000.service/docker-" A ".scope", 1000);
+    make("/sys/fs/cgroup/user.slice/user@1000.service/root-" B ".scope", 0);
+    mux_find_place(root, "0::/user.slice/user@1000.service/docker-" A ".scope\n", &place);
+    assert_string_equal(place.container, "1000:" A);
+    mux_find_place(root, "0::/user.slice/user@1000.service/root-" B ".scope\n", &place);
+    assert_string_equal(place.container, "1000:" B); /* the user may rename it */
+    make("/sys/fs/cgroup/user.slice/user@1000.service/pod" UID, 1000);
+    mux_find_place(root, "0::/user.slice/user@1000.service/pod" UID "\n", &place);
+    assert_string_equal(place.pod, "1000:" UID);
+    /* Another name space of control groups, and one that is gone. */
+    mux_find_place(root, "0::/../docker-" A ".scope\n", &place);
+    assert_string_equal(place.container, "");
+    mux_find_place(root, "0::/gone/docker-" A ".scope\n", &place);
+    assert_string_equal(place.container, "");
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(root, sizeof root, "/tmp/gm-metrics.XXXXXX");
+    if (geteuid() != 0)
+        snprintf(own, sizeof own, "%u:", geteuid());
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    char command[96];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    return system(command);
 }
 
 static char *write_metrics(const char *status)
@@ -105,8 +182,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_places),
+        cmocka_unit_test(test_names_of_users),
         cmocka_unit_test(test_labels),
         cmocka_unit_test(test_odd_documents),
     };
-    return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("metrics", tests, set_up, tear_down);
 }
