@@ -164,7 +164,7 @@ def without(rig, first, second):
 def share(rig, args, first, second):
     total = first.plan.bytes + second.plan.bytes
     with progress("gpumuxd starts"):
-        daemon = r.Daemon(rig, pinned=total + 2**29, policy=None, quantum=None, idle=None)
+        daemon = r.Daemon(rig, pinned=first.plan.bytes + 2**30, policy=None, quantum=None, idle=None)
     print("\nWith gpumux (gpumuxd runs; each program is started with LD_PRELOAD=libgpumux.so)")
     for part in (first, second):
         load_ms = part.start(rig, daemon)
