@@ -434,9 +434,10 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
     case GM_MSG_GIVE_BACK:
         give_back(session);
         return;
-    case GM_MSG_IMPORTED:
-        gm_machine_imported(session->all->machine, session->app,
-                            ((const struct gm_msg_imported *)message->body)->exporter);
+    case GM_MSG_IMPORTED: /* a number of a container is somebody else's here */
+        if (gm_process_has_our_numbers(session->pid))
+            gm_machine_imported(session->all->machine, session->app,
+                                ((const struct gm_msg_imported *)message->body)->exporter);
         return;
     default:
         /* wire.def allows the other messages in state APP only. */
