@@ -43,6 +43,7 @@ struct gm_wire_header {
 enum gm_role { GM_ROLE_APP = 1, GM_ROLE_CONTROL = 2 };
 
 #define GM_HELLO_CLASS_UNKNOWN 255u
+#define GM_HELLO_WEIGHT_UNKNOWN UINT32_MAX
 
 /* GPUMUX_OVERSIZE: whether the program may have more memory than the budget. */
 enum gm_hello_oversize {
@@ -70,7 +71,7 @@ struct gm_msg_hello {
     uint32_t cap_is;         /* enum gm_hello_cap */
     uint64_t cap;            /* bytes */
     uint16_t oldest, newest; /* the versions that it speaks: gm_wire_encode writes them */
-    uint32_t reserved;
+    uint32_t weight;         /* GPUMUX_WEIGHT: thousandths, 0 not said, or WEIGHT_UNKNOWN */
 };
 
 enum gm_place_flag {
@@ -343,6 +344,7 @@ enum gm_set_setting {
     GM_SET_OVERSIZE = 16,
     GM_SET_CAP = 32,
     GM_SET_SETTINGS = 63,
+    GM_SET_AHEAD = 64, /* by itself: no setting, but bring their memory nearer to the GPU */
 };
 enum gm_set_paused {
     GM_PAUSED_NO = 0,

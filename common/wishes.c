@@ -19,6 +19,18 @@ static uint32_t read_class(const char *word)
     return gm_class_index(word, &index) ? 1 + index : GM_HELLO_CLASS_UNKNOWN;
 }
 
+static uint32_t read_weight(const char *text)
+{
+    struct gm_settings said = {0};
+    char why[256], word[64];
+    if (text == NULL || text[0] == '\0')
+        return 0;
+    const int length = snprintf(word, sizeof(word), "weight=%s", text);
+    const bool is_legal =
+        length < (int)sizeof(word) && gm_settings_take(&said, word, why, sizeof(why)) == 0;
+    return is_legal ? said.weight : GM_HELLO_WEIGHT_UNKNOWN;
+}
+
 static uint32_t read_oversize(const char *word)
 {
     if (word == NULL || word[0] == '\0')
@@ -115,6 +127,7 @@ static void read_cap(char *(*get)(const char *name), struct gm_msg_hello *hello)
 void gm_wishes_read(char *(*get)(const char *name), struct gm_msg_hello *hello)
 {
     hello->class = read_class(get("GPUMUX_CLASS"));
+    hello->weight = read_weight(get("GPUMUX_WEIGHT"));
     hello->oversize = read_oversize(get("GPUMUX_OVERSIZE"));
     read_cap(get, hello);
 }
@@ -122,6 +135,13 @@ void gm_wishes_read(char *(*get)(const char *name), struct gm_msg_hello *hello)
 const char *gm_wishes_wrong_class(uint32_t class)
 {
     return class > GM_CLASSES ? "GPUMUX_CLASS is not " GM_CLASS_LIST : NULL;
+}
+
+const char *gm_wishes_wrong_weight(uint32_t weight)
+{
+    return weight != 0 && (weight < GM_SCHED_WEIGHT_MIN || weight > GM_SCHED_WEIGHT_MAX)
+               ? "GPUMUX_WEIGHT is not a number from 0.1 to 10"
+               : NULL;
 }
 
 const char *gm_wishes_wrong_oversize(uint32_t oversize)

@@ -7,6 +7,7 @@
  *   top.c            shows it live: samples.c keeps it, screen.c draws it and takes keys
  *   ps.c             lists programs, as status does: apps.c
  *   set.c            changes settings of programs; evict.c: and waits until they left the GPU
+ *   prefetch.c       has programs' memory brought to the GPU, and waits until it is there
  *   doctor.c         what this machine can do, and what is wrong: driver.c asks the driver
  *   metrics.c        writes the status for Prometheus; exporter.c serves that
  *   trim.c           gives cached memory back
@@ -67,7 +68,8 @@ struct mux_options {
     bool is_verbose;            /* log: entries with their details */
     uint32_t count;             /* log: entries, or MUX_COUNT_UNSAID */
     const char *command, *user; /* set, pause, resume, forget, ps: whose; NULL: not said */
-    const char *class, *cap;    /* run: as settings; NULL: not said */
+    const char *class, *weight; /* run: as settings; NULL: not said */
+    const char *cap;            /* ... likewise */
     const char *group;          /* run: of the program; NULL: none */
     const char *need;           /* run: what it will need on the GPU; NULL: not said */
     bool is_required;           /* run: only if the daemon can serve the program */
@@ -132,6 +134,10 @@ bool mux_select(const struct mux_options *options, struct mux_selection *selecti
 bool mux_select_pid(const struct mux_options *options, const char *word, const char *other,
                     struct mux_selection *selection);
 
+/* Whether it is meant by what SET says, itself or as one of its group: `apps` are the status's.
+ * Others' programs are root's to set. */
+bool mux_is_meant(const cJSON *apps, const cJSON *app, const struct gm_msg_set *whose);
+
 /* set.c: what the command line of a command such as `set` says: whose settings, and which. `fixed`
  * is the setting of a command that takes none; NULL. False, after one line: that makes no sense. */
 bool mux_read_set(const struct mux_options *options, const char *fixed, struct gm_msg_set *set);
@@ -163,6 +169,7 @@ int mux_set(const struct mux_options *options);
 int mux_pause(const struct mux_options *options);
 int mux_resume(const struct mux_options *options);
 int mux_evict(const struct mux_options *options);
+int mux_prefetch(const struct mux_options *options);
 int mux_metrics(const struct mux_options *options);
 int mux_trace(const struct mux_options *options);
 int mux_top(const struct mux_options *options);

@@ -7,7 +7,6 @@
  */
 #include "daemon/ctl/ctl.h"
 
-#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -27,41 +26,13 @@ struct view {
     const char *why;          /* of the first that has memory to leave; it lasts as the status */
 };
 
-/* Others' programs are root's to evict. */
-static bool is_meant(const cJSON *app, const struct gm_msg_set *whose)
-{
-    return (getuid() == 0 || mux_number(app, "uid") == getuid()) &&
-           (!(whose->selects & GM_SET_PID) || mux_number(app, "pid") == whose->pid) &&
-           (!(whose->selects & GM_SET_UID) || mux_number(app, "uid") == whose->uid) &&
-           (!(whose->selects & GM_SET_COMMAND) ||
-            fnmatch(whose->command, mux_word(app, "name"), 0) == 0);
-}
-
-/* Who is meant goes with its whole group. */
-static bool leaves(const cJSON *apps, const cJSON *app, const struct gm_msg_set *whose)
-{
-    const char *group = mux_word(app, "group");
-    const cJSON *other;
-    if (is_meant(app, whose))
-        return true;
-    if (strcmp(group, "-") == 0)
-        return false; /* it has none */
-    cJSON_ArrayForEach(other, apps)
-    {
-        if (strcmp(mux_word(other, "group"), group) == 0 &&
-            mux_number(other, "uid") == mux_number(app, "uid") && is_meant(other, whose))
-            return true;
-    }
-    return false;
-}
-
 static struct view look(const cJSON *status, const struct gm_msg_set *whose)
 {
     const cJSON *app, *apps = cJSON_GetObjectItemCaseSensitive(status, "apps");
     struct view view = {0};
     cJSON_ArrayForEach(app, apps)
     {
-        if (!leaves(apps, app, whose))
+        if (!mux_is_meant(apps, app, whose))
             continue;
         const double all = mux_number(app, "device_bytes") - mux_number(app, "shared_bytes");
         const double here = all > 0 ? all : 0;

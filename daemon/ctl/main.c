@@ -29,6 +29,7 @@ enum {
     KEY_DELAY,
     KEY_CLASS,
     KEY_CAP,
+    KEY_WEIGHT,
     KEY_COMMAND,
     KEY_USER,
     KEY_REQUIRE,
@@ -124,6 +125,10 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
     case KEY_CLASS:
         take_setting(line, "class", argument);
         line->options.class = argument;
+        return 0;
+    case KEY_WEIGHT:
+        take_setting(line, "weight", argument);
+        line->options.weight = argument;
         return 0;
     case KEY_CAP:
         take_setting(line, "cap", argument);

@@ -70,9 +70,9 @@ static void check_wishes(const char *name)
 {
     struct gm_msg_hello hello = {0};
     gm_wishes_read(getenv, &hello);
-    const char *const wrong[] = {gm_wishes_wrong_class(hello.class),
-                                 gm_wishes_wrong_oversize(hello.oversize),
-                                 gm_wishes_wrong_cap(hello.cap_is)};
+    const char *const wrong[] = {
+        gm_wishes_wrong_class(hello.class), gm_wishes_wrong_weight(hello.weight),
+        gm_wishes_wrong_oversize(hello.oversize), gm_wishes_wrong_cap(hello.cap_is)};
     const char *group = getenv("GPUMUX_GROUP"), *place = getenv("GPUMUX_PLACE");
     const char *need = getenv("GPUMUX_NEED");
     uint64_t bytes;
@@ -136,6 +136,7 @@ int mux_run(const struct mux_options *options)
     if (!(is_loadable(options, &program, name) && is_served(options, name)) && options->is_required)
         return MUX_UNSHARED;
     if ((options->class && setenv("GPUMUX_CLASS", options->class, 1)) ||
+        (options->weight && setenv("GPUMUX_WEIGHT", options->weight, 1)) ||
         (options->cap && setenv("GPUMUX_CAP", options->cap, 1))) {
         mux_complain("the environment cannot be set: %s", strerror(errno));
         return MUX_FAILED;

@@ -1,10 +1,11 @@
-/* Whose programs a command means: a pid, --command and --user. Called by set.c and forget.c; calls
- * say.c. */
+/* Whose programs a command means: a pid, --command and --user. Called by set.c, forget.c, evict.c
+ * and prefetch.c; calls say.c. */
 #include "daemon/ctl/ctl.h"
 
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/settings.h"
 
@@ -55,4 +56,30 @@ bool mux_select(const struct mux_options *options, struct mux_selection *selecti
 {
     return (!options->command || select_command(options, selection)) &&
            (!options->user || select_user(options, selection));
+}
+
+static bool is_selected(const cJSON *app, const struct gm_msg_set *whose)
+{
+    return (getuid() == 0 || mux_number(app, "uid") == getuid()) &&
+           (!(whose->selects & GM_SET_PID) || mux_number(app, "pid") == whose->pid) &&
+           (!(whose->selects & GM_SET_UID) || mux_number(app, "uid") == whose->uid) &&
+           (!(whose->selects & GM_SET_COMMAND) ||
+            gm_command_matches(whose->command, mux_word(app, "name")));
+}
+
+bool mux_is_meant(const cJSON *apps, const cJSON *app, const struct gm_msg_set *whose)
+{
+    const char *group = mux_word(app, "group");
+    const cJSON *other;
+    if (is_selected(app, whose))
+        return true;
+    if (strcmp(group, "-") == 0)
+        return false; /* it has none */
+    cJSON_ArrayForEach(other, apps)
+    {
+        if (strcmp(mux_word(other, "group"), group) == 0 &&
+            mux_number(other, "uid") == mux_number(app, "uid") && is_selected(other, whose))
+            return true;
+    }
+    return false;
 }

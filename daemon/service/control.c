@@ -369,9 +369,10 @@ void gm_control_set(struct gm_control *control, uid_t asker, const struct gm_msg
     };
 
     memset(answer, 0, sizeof *answer);
+    const bool is_ahead = request.settings.has == GM_SET_AHEAD;
     if (request.selects == 0 || (request.selects & ~(uint32_t)GM_SET_SELECTS) ||
         request.settings.has == 0 || !gm_settings_set_paused(&request.settings, body->paused) ||
-        !gm_settings_are_legal(&request.settings)) {
+        !(is_ahead || gm_settings_are_legal(&request.settings))) {
         snprintf(answer->text, sizeof answer->text, "no setting has such a value");
         answer->is_refused = 1;
         return;

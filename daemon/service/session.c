@@ -232,6 +232,7 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
         .uid = session->uid,
         .name = session->name,
         .wishes = {.class = body->class,
+                   .weight = body->weight,
                    .oversize = body->oversize,
                    .cap_is = body->cap_is,
                    .cap = body->cap,

@@ -219,6 +219,13 @@ static void test_set(void **state)
     assert_int_equal(answer.is_refused, 1);
     assert_string_equal(answer.text, "not that one");
 
+    ask.pid = 77;
+    ask.settings = GM_SET_AHEAD;
+    answer = set(peer, &ask);
+    assert_int_equal(answer.is_refused, 0);
+    assert_int_equal(engine.set.settings.has, GM_SET_AHEAD);
+    ask.settings = GM_SET_SETTINGS;
+
     /* values out of their bounds never reach the engine; the session goes on */
     struct gm_msg_set wrong[8];
     for (int i = 0; i < 8; i++) {
@@ -228,7 +235,7 @@ static void test_set(void **state)
     wrong[0].selects = 0;
     wrong[1].selects = 8;
     wrong[2].settings = 0;
-    wrong[3].settings = GM_SET_SETTINGS + 1;
+    wrong[3].settings = GM_SET_AHEAD | GM_SET_CLASS; /* it is asked by itself */
     wrong[4].class = GM_CLASSES;
     wrong[5].class = 256 + GM_CLASS_BATCH;
     wrong[6].weight = 0;

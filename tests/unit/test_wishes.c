@@ -42,6 +42,25 @@ static void expect_cap(struct gm_msg_hello hello, uint64_t mib)
     assert_int_equal(hello.cap_is, mib == 0 ? GM_HELLO_CAP_UNSAID : GM_HELLO_CAP_FOREIGN);
 }
 
+static void test_weight(void **state)
+{
+    (void)state;
+    assert_int_equal(READ("A", "1").weight, 0);
+    assert_int_equal(READ("GPUMUX_WEIGHT", "").weight, 0);
+    assert_int_equal(READ("GPUMUX_WEIGHT", "0.5").weight, 500);
+    assert_int_equal(READ("GPUMUX_WEIGHT", "10").weight, 10000);
+    static const char *const bad[] = {
+        "x", "0", "0.05", "11", "-1", "1e3", "1 2",
+        "1000000000000000000000000000000000000000000000000000000000000000000000"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(READ("GPUMUX_WEIGHT", bad[i]).weight, GM_HELLO_WEIGHT_UNKNOWN);
+    assert_null(gm_wishes_wrong_weight(0));
+    assert_null(gm_wishes_wrong_weight(100));
+    assert_non_null(gm_wishes_wrong_weight(99));
+    assert_non_null(gm_wishes_wrong_weight(10001));
+    assert_non_null(gm_wishes_wrong_weight(GM_HELLO_WEIGHT_UNKNOWN));
+}
+
 static void test_of_the_devices_that_are_meant(void **state)
 {
     (void)state;
@@ -91,6 +110,7 @@ static void test_what_is_no_size(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_weight),
         cmocka_unit_test(test_of_the_devices_that_are_meant),
         cmocka_unit_test(test_without_numbers_all_are_meant),
         cmocka_unit_test(test_a_device_before_all),

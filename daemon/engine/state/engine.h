@@ -133,6 +133,7 @@ struct gm_engine_tuning {
 /* What a program asks for itself, as HELLO told it: not checked. */
 struct gm_wishes {
     uint32_t class;    /* 0 not said, 1 + enum gm_sched_class */
+    uint32_t weight;   /* thousandths; 0 not said */
     uint32_t oversize; /* enum gm_hello_oversize */
     uint32_t cap_is;   /* enum gm_hello_cap */
     uint64_t cap;      /* bytes */

@@ -254,6 +254,8 @@ struct gm_app {
         uid_t pauser;           /* the administrator who paused it, */
         bool is_paused_by_rule; /* ... or a rule */
         bool has_called;        /* a rule's pause until its next call is over */
+        bool is_ahead;          /* its memory was asked for ahead of its turn, */
+        uint64_t ahead_run_ns;  /* ... when it had run for so long */
         bool has_part;          /* it shares by MPS, and has a part of the GPU by a rule */
     } policy;
     uint32_t level_noted; /* log.c: as it last told it */

@@ -20,6 +20,7 @@
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/moves.h"
 #include "daemon/engine/step/places.h"
+#include "daemon/engine/step/policy.h"
 #include "daemon/engine/step/room.h"
 
 static bool lacks_any(const struct gm_engine *engine, uint32_t id)
@@ -48,7 +49,9 @@ static bool can_come_ahead(const struct gm_engine *engine, uint32_t id, bool is_
            !engine->stopping.is_on && !gm_engine_is_vacating(engine, id) &&
            !gm_engine_is_app_off(engine, id) &&
            (is_up ? app->bytes[GM_TIER_PINNED] > 0
-                  : gm_engine_expected(engine, id) != GM_TIME_NEVER);
+                  : gm_engine_is_asked_ahead(engine, id) ||
+                        (engine->config.is_prefetching &&
+                         gm_engine_expected(engine, id) != GM_TIME_NEVER));
 }
 
 /* Bytes that it may have on the GPU while it is paused. */
@@ -207,7 +210,7 @@ void gm_engine_plan(struct gm_engine *engine)
         if (is_busy)
             break;
         gm_plan_make(engine->table, &input, &engine->plan);
-        if (!engine->config.is_prefetching || step == GM_PLANS_AHEAD)
+        if (step == GM_PLANS_AHEAD)
             break;
     }
     engine->is_pinned_full = is_pinned_full(engine);

@@ -7,7 +7,7 @@
  * Settings have two layers:
  *
  *   admin   the rule that matches, then what root or the daemon's own user sets
- *   own     GPUMUX_CLASS, GPUMUX_OVERSIZE and GPUMUX_CAP, then what the program's user sets
+ *   own     GPUMUX_CLASS, GPUMUX_WEIGHT, GPUMUX_OVERSIZE and GPUMUX_CAP, then what the program's user sets
  *
  * A setting of the own layer counts within the limits of the admin layer: no better class, no
  * greater weight or share, no resuming, not larger than the budget. If the admin layer sets
@@ -38,6 +38,7 @@
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/state/engine.h"
 #include "daemon/engine/state/groups.h"
+#include "daemon/engine/state/round.h"
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/idle.h"
@@ -424,6 +425,21 @@ static void take_class(struct gm_engine *engine, uint32_t id, uint32_t wish)
     }
 }
 
+static void take_weight(struct gm_engine *engine, uint32_t id, uint32_t wish)
+{
+    const struct gm_settings said = {.has = GM_SET_WEIGHT, .weight = wish};
+    const char *wrong = gm_wishes_wrong_weight(wish);
+    char text[64], number[24];
+    if (wrong) {
+        ignore_wish(engine, id, wrong);
+    } else if (wish > 0) {
+        snprintf(text, sizeof text, "GPUMUX_WEIGHT=%s",
+                 gm_format_thousandths(said.weight, number, sizeof number));
+        if (may_wish(engine, id, &said, text))
+            overlay(&engine->apps[id].policy.own, &said);
+    }
+}
+
 static void take_oversize(struct gm_engine *engine, uint32_t id, uint32_t wish)
 {
     const char *wrong = gm_wishes_wrong_oversize(wish);
@@ -499,6 +515,7 @@ void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, const struct 
                        &(struct gm_event){.kind = GM_EVENT_RULED, .app = id, .ruled.rule = text});
     app->policy.is_paused_by_rule = pauses(&app->policy.admin);
     take_class(engine, id, wishes->class);
+    take_weight(engine, id, wishes->weight);
     take_oversize(engine, id, wishes->oversize);
     check_rule(engine, id);
     take_cap(engine, id, wishes);
@@ -581,10 +598,33 @@ static bool is_same(const struct gm_settings *a, const struct gm_settings *b)
            a->is_oversize == b->is_oversize && a->cap == b->cap;
 }
 
+/* Its memory is to come to the GPU as far as nobody else wants the room, until its next turn. */
+static void ask_ahead(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    struct gm_sched_account account;
+    app->policy.is_ahead = gm_engine_account(engine, id, &account);
+    app->policy.ahead_run_ns = account.run_ns;
+    gm_engine_replan(engine);
+    gm_engine_again(engine);
+}
+
+bool gm_engine_is_asked_ahead(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    struct gm_sched_account account;
+    return app->policy.is_ahead && gm_engine_account(engine, id, &account) &&
+           account.run_ns == app->policy.ahead_run_ns;
+}
+
 static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_request *request)
 {
     struct gm_app *app = &engine->apps[id];
     const struct gm_settings admin = app->policy.admin, own = app->policy.own;
+    if (request->settings.has == GM_SET_AHEAD) {
+        ask_ahead(engine, id);
+        return;
+    }
     if (gm_engine_is_admin(request->asker)) {
         if (request->settings.has & GM_SET_PAUSED) {
             app->policy.is_paused_by_rule = false;

@@ -29,6 +29,8 @@ bool gm_engine_rule_of(const struct gm_engine *engine, uint32_t app, uint32_t se
                        size_t size);
 /* The rule that bounds the GPU memory of all programs of its user. False: none does. */
 bool gm_engine_total_rule_of(const struct gm_engine *engine, uint32_t app, char *text, size_t size);
+/* mux-ctl prefetch: its memory is to come ahead of its turn, though nobody expects that. */
+bool gm_engine_is_asked_ahead(const struct gm_engine *engine, uint32_t app);
 /* The class that holds for it. */
 enum gm_sched_class gm_engine_class(const struct gm_engine *engine, uint32_t app);
 /* It says that it shares by MPS: a part of the GPU that a rule gave it takes the place of the

@@ -79,6 +79,57 @@ static void expect_work(const struct program *p, const char *when)
     require(p->touches > before + 1, "program %u does not work %s", p->number, when);
 }
 
+static void ask_ahead(const struct program *p)
+{
+    const struct gm_set_request request = {
+        .selects = GM_SET_PID, .pid = p->pid, .settings = {.has = GM_SET_AHEAD}, .asker = USER};
+    struct gm_set_done done = {0};
+    char why[256] = "";
+    require(gm_machine_set(&machine.daemon, &request, &done, why, sizeof why) == 0 &&
+                done.changed == 1,
+            "program %u cannot be asked for: %s", p->number, why);
+}
+
+/* mux-ctl prefetch: what nobody expects comes when it is asked for, as far as there is room, and
+ * until it has run; but not of who is evicted. */
+static void run_prefetches(void)
+{
+    const struct gm_engine_config config = {.budget = 160 * GM_MIB,
+                                            .pinned = 256 * GM_MIB,
+                                            .has_shadows = true,
+                                            .slice_ns = 200 * GM_MS};
+    scenario_begin_calm(&config, 6);
+    struct program *p = start(1);
+    fall_asleep(p);
+    const uint64_t had = table()->apps[p->app].device;
+    set_paused(p, GM_PAUSED_EVICTED);
+    run_for(GM_S);
+    ask_ahead(p);
+    run_for(5 * GM_S);
+    require(table()->apps[p->app].device == 0, "who is evicted came back as it was asked for");
+    set_paused(p, GM_PAUSED_NO);
+    run_for(5 * GM_S);
+    require(table()->apps[p->app].device == had, "what was asked for does not come");
+
+    set_paused(p, GM_PAUSED_EVICTED);
+    run_for(GM_S);
+    set_paused(p, GM_PAUSED_NO);
+    wake(p);
+    run_for(GM_S);
+    fall_asleep(p); /* it ran, so that is over */
+    set_paused(p, GM_PAUSED_EVICTED);
+    run_for(GM_S);
+    set_paused(p, GM_PAUSED_NO);
+    run_for(5 * GM_S);
+    require(table()->apps[p->app].device == 0, "it came though nobody asked since it ran");
+
+    machine.is_ending = true;
+    program_leave(p);
+    run_for(60 * GM_S);
+    checks_nothing_left();
+    scenario_close();
+}
+
 void evicts_run(void)
 {
     const struct gm_engine_config config = {.budget = 160 * GM_MIB,
@@ -133,4 +184,5 @@ void evicts_run(void)
     run_for(60 * GM_S);
     checks_nothing_left();
     scenario_close();
+    run_prefetches();
 }
