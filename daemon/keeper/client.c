@@ -163,7 +163,7 @@ int gm_keeper_take(struct gm_keeper *keeper, const struct gm_keeper_item *behind
 void gm_keeper_end(struct gm_keeper *keeper)
 {
     struct gm_keeper_message message = {.count = 0};
-    if (keeper->fd >= 0)
-        ask(keeper, &message, GM_KEEPER_BYE, NULL, 0);
+    if (keeper->fd >= 0 && ask(keeper, &message, GM_KEEPER_BYE, NULL, 0))
+        recv(keeper->fd, &message, sizeof message, 0); /* nothing: it ends */
     gm_keeper_close(keeper);
 }

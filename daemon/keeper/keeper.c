@@ -14,6 +14,7 @@
  * It ends on BYE; and when there was no daemon for `patience` and no process lives that has a lease.
  *
  * One keeper is at a socket: the one that has locked PATH.lock. What is at PATH is its own then.
+ * Both go with it.
  */
 /* clang-format on */
 #include <errno.h>
@@ -59,7 +60,7 @@ static struct keeper {
     } guests[GUESTS];
     uint64_t alone_since; /* when the last daemon went */
     uint64_t patience;
-    bool is_over;
+    bool is_over, is_told; /* ... by a daemon */
 } keeper;
 
 /* 0 or an errno. */
@@ -90,8 +91,9 @@ static void close_connection(int fd)
             close_guest(&keeper.guests[i]);
     if (fd != keeper.daemon)
         return;
-    gm_log(GM_LOG_INFO, "gpumuxd is gone: %u descriptors are held, for %u programs", keeper.held.n,
-           keeper.held.leases);
+    if (keeper.held.leases > 0)
+        gm_log(GM_LOG_INFO, "gpumuxd is gone: %u descriptors are held, for %u programs",
+               keeper.held.n, keeper.held.leases);
     close(keeper.daemon);
     keeper.daemon = -1;
     keeper.alone_since = gm_now();
@@ -226,7 +228,8 @@ static bool obey(int fd, const struct gm_keeper_message *message, int *fds, uint
         return drop(fd, message);
     case GM_KEEPER_TAKE:
         return take(fd, message);
-    default:
+    default: /* BYE */
+        keeper.is_told = true;
         keeper.is_over = true;
         return false;
     }
@@ -254,8 +257,10 @@ static void on_connection(int fd)
         for (uint32_t i = 0; i < n_fds; i++)
             close(fds[i]);
     }
-    if (!is_whole || !obey(fd, &message, fds, n_fds))
-        close_connection(fd);
+    if (!is_whole || !obey(fd, &message, fds, n_fds)) {
+        if (!keeper.is_told) /* else its end closes it, when nothing is left: who told it waits */
+            close_connection(fd);
+    }
 }
 
 /* ---- who comes ---- */
@@ -348,24 +353,42 @@ static void serve(void)
 
 /* ---- start ---- */
 
-/* A socket at `path` that only this user can reach, in the place of one that was left there. The
- * file that is locked stays open and stays where it is: two could lock two files of one name. */
-static int listen_at(const char *path, char *why, size_t size)
+/* Lock that file. One that ends takes it away: then it is another file, and not the one that is
+ * locked here. -1: somebody else has it, or another errno. */
+static int lock(const char *path)
+{
+    struct stat locked, found;
+    for (;;) {
+        const int file = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (file < 0)
+            return -1;
+        if (flock(file, LOCK_EX | LOCK_NB) != 0) {
+            const int error = errno;
+            close(file);
+            errno = error;
+            return -1;
+        }
+        if (fstat(file, &locked) == 0 && stat(path, &found) == 0 && locked.st_dev == found.st_dev &&
+            locked.st_ino == found.st_ino)
+            return file;
+        close(file);
+    }
+}
+
+/* A socket at `path` that only this user can reach, in the place of one that was left there. */
+static int listen_at(const char *path, const char *lock_path, char *why, size_t size)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    char lock[sizeof address.sun_path + 8];
     if (strlen(path) >= sizeof address.sun_path) {
         snprintf(why, size, "the path of the socket is too long");
         return -1;
     }
     umask(0177);
-    snprintf(lock, sizeof lock, "%s.lock", path);
-    const int file = open(lock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (file < 0 || flock(file, LOCK_EX | LOCK_NB) != 0) {
-        if (file >= 0 && errno == EWOULDBLOCK)
+    if (lock(lock_path) < 0) { /* it stays open */
+        if (errno == EWOULDBLOCK)
             snprintf(why, size, "another gpumux-keeper is at %s", path);
         else
-            snprintf(why, size, "%s cannot be locked: %s", lock, strerror(errno));
+            snprintf(why, size, "%s cannot be locked: %s", lock_path, strerror(errno));
         return -1;
     }
     memcpy(address.sun_path, path, strlen(path) + 1);
@@ -405,7 +428,7 @@ static bool harden(char *why, size_t size)
 int main(int argc, char **argv)
 {
     const char *path = NULL;
-    char why[256] = "";
+    char why[256] = "", lock_path[sizeof((struct sockaddr_un *)0)->sun_path + 8];
     keeper.patience = 60 * GM_S;
     gm_open_standard(1);
     syscall(SYS_close_range, 3, ~0u, 0); /* what it was started with may be of a daemon's driver */
@@ -431,7 +454,8 @@ int main(int argc, char **argv)
     keeper.daemon = -1;
     keeper.alone_since = gm_now();
     keeper.epoll = epoll_create1(EPOLL_CLOEXEC);
-    keeper.listener = harden(why, sizeof why) ? listen_at(path, why, sizeof why) : -1;
+    snprintf(lock_path, sizeof lock_path, "%s.lock", path);
+    keeper.listener = harden(why, sizeof why) ? listen_at(path, lock_path, why, sizeof why) : -1;
     if (keeper.listener < 0 || watch(keeper.listener, OF_LISTENER, 0) != 0) {
         gm_log(GM_LOG_ERROR, "cannot start: %s", *why ? why : strerror(errno));
         return 1;
@@ -439,6 +463,8 @@ int main(int argc, char **argv)
     gm_notify("READY=1\nSTATUS=Holding memory for gpumuxd");
     serve();
     unlink(path);
-    gm_log(GM_LOG_INFO, "ends, and %u descriptors with it", keeper.held.n);
+    unlink(lock_path);
+    if (!keeper.is_told)
+        gm_log(GM_LOG_INFO, "ends, and %u descriptors with it", keeper.held.n);
     return 0;
 }
