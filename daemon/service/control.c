@@ -16,6 +16,7 @@
 #include "common/sock.h"
 #include "daemon/core/snapshot.h"
 #include "daemon/engine/snapshot.h"
+#include "daemon/service/handover.h"
 #include "daemon/service/users.h"
 #include "daemon/views/journal.h"
 #include "daemon/views/log.h"
@@ -208,7 +209,7 @@ static bool add_sharing(const struct gm_control *control, const struct gm_snapsh
 char *gm_control_status(struct gm_control *control)
 {
     const struct gm_options *options = control->options;
-    char *text = NULL;
+    char *text = NULL, handover[GM_HANDOVER_SIZE];
     cJSON *config = config_object(options);
     struct gm_snapshot *snapshot = gm_machine_snapshot(control->machine);
     cJSON *machine = snapshot ? gm_view_status(snapshot, control->machine->journal) : NULL;
@@ -219,6 +220,7 @@ char *gm_control_status(struct gm_control *control)
         goto out;
     if (!cJSON_AddNumberToObject(root, "schema", GM_STATUS_SCHEMA) ||
         !cJSON_AddStringToObject(root, "version", GM_VERSION) ||
+        !cJSON_AddStringToObject(root, "handover", gm_handover(handover)) ||
         !cJSON_AddNumberToObject(root, "pid", getpid()) ||
         !cJSON_AddNumberToObject(root, "uptime_s", uptime) ||
         !cJSON_AddStringToObject(root, "socket", options->socket))

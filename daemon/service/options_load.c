@@ -12,6 +12,7 @@
 #include "common/args.h"
 #include "common/log.h"
 #include "common/sock.h"
+#include "daemon/service/handover.h"
 
 #define ROWS ((size_t)GM_OPTIONS)
 
@@ -494,7 +495,8 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
         return written("the help", why, why_size);
     }
     if (line.is_version) {
-        printf("gpumuxd %s\n", GM_VERSION);
+        char handover[GM_HANDOVER_SIZE];
+        printf("gpumuxd %s\nhandover %s\n", GM_VERSION, gm_handover(handover));
         return written("the version", why, why_size);
     }
     if (line.extra) {

@@ -40,7 +40,7 @@ ROOMS = {
     "daemon/engine": "core memory engine/state engine/act engine/step", # opens; takes events in, with their time
     "daemon/trace": "core",                          # the text of a recorded trace
     "daemon/views": "core trace",                          # formats of one snapshot and of events
-    "daemon/service": "core memory engine engine/state views",
+    "daemon/service": "core memory engine engine/state views keeper",
     "daemon/profile": "",                            # templates from what a profiler recorded
     "daemon/ctl": "core profile trace",
     "daemon/keeper": "",

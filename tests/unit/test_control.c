@@ -2,6 +2,7 @@
  * What mux-ctl asks, over real sockets, in front of an engine that is played: the documents, the
  * settings, and who asks for them.
  */
+#include "daemon/service/handover.h"
 #include "tests/unit/session_world.h"
 
 #include <poll.h>
@@ -28,6 +29,8 @@ static void test_status(void **state)
     assert_int_equal(cJSON_GetObjectItem(root, "schema")->valuedouble, 3);
     assert_int_equal(cJSON_GetObjectItem(root, "pid")->valuedouble, getpid());
     assert_string_equal(cJSON_GetObjectItem(root, "version")->valuestring, GM_VERSION);
+    char handover[GM_HANDOVER_SIZE];
+    assert_string_equal(cJSON_GetObjectItem(root, "handover")->valuestring, gm_handover(handover));
     assert_string_equal(cJSON_GetObjectItem(root, "socket")->valuestring, "/the/socket");
     assert_true(cJSON_GetObjectItem(root, "uptime_s")->valuedouble >= 0);
     const cJSON *config = cJSON_GetObjectItem(root, "config");
