@@ -64,7 +64,8 @@
  *                                the Nth call (+: and all later) of API in this process returns
  *                                CODE, a CUresult. All forms of an API count together: cuMemAlloc
  *                                and cuMemAlloc_v2 are one. Default code: 2 (OUT_OF_MEMORY) for
- *                                cuMem* other than copies and sets, else 999 (UNKNOWN).
+ *                                cuMem* other than copies and sets, else 999 (UNKNOWN). The
+ *                                code "kill" kills the process there, as SIGKILL does.
  *
  *   SIMCUDA_UNSAFE=API,...       beside a capture these are refused as cuMemAlloc is, and end it:
  *                                for what nobody knows of a real driver
@@ -82,6 +83,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +105,7 @@ static __thread bool is_in_callback;
 struct sim_fault {
     char api[64];
     uint64_t nth;
-    bool is_lasting;
+    bool is_lasting, is_deadly;
     CUresult code;
     _Atomic uint64_t calls;
 };
@@ -216,7 +218,10 @@ static bool parse_fault(const char *text, size_t length, struct sim_fault *fault
         end++;
     }
     fault->code = is_memory_api(fault->api) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
-    if (*end == '=') {
+    if (*end == '=' && strncmp(end, "=kill", 5) == 0) {
+        fault->is_deadly = true;
+        end += 5;
+    } else if (*end == '=') {
         uint64_t code;
         if (!parse_number(end + 1, &end, &code) || code > 999)
             return false;
@@ -478,8 +483,11 @@ static CUresult count_fault(const char *api)
         if (strcmp(api, faults[i].api) != 0)
             continue;
         const uint64_t call = atomic_fetch_add(&faults[i].calls, 1) + 1;
-        if (call == faults[i].nth || (faults[i].is_lasting && call > faults[i].nth))
-            result = faults[i].code;
+        if (call != faults[i].nth && (!faults[i].is_lasting || call < faults[i].nth))
+            continue;
+        if (faults[i].is_deadly)
+            kill(getpid(), SIGKILL);
+        result = faults[i].code;
     }
     return result;
 }
