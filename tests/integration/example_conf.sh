@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 example=$BUILD/systemd/gpumux.conf
 [ -s "$example" ] || fail "there is no $example"
-"$BUILD/daemon/gpumuxd" --help | sed -n 's/^ *--\([a-z-]*\).*/\1/p' | grep -Evx 'check|config|user|help|version' > "$dir/names"
+"$BUILD/daemon/gpumuxd" --help | sed -n 's/^ *--\([a-z-]*\).*/\1/p' | grep -Evx 'check|config|drain|user|help|version' > "$dir/names"
 [ "$(wc -l < "$dir/names")" -gt 20 ] || fail "the help has no options: $(cat "$dir/names")"
 while read -r option; do
     grep -q "^#$option = [^ ]" "$example" || fail "the example lacks $option"
