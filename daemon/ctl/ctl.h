@@ -4,6 +4,7 @@
  *
  *   main.c           reads the command line, and calls one of:
  *   status.c, log.c  show what the daemon says, as JSON or by table.c and lines.c
+ *   unshared.c       adds to the status what uses a GPU without gpumux
  *   top.c            shows it live: samples.c keeps it, screen.c draws it and takes keys
  *   ps.c             lists programs, as status does: apps.c
  *   set.c            changes settings of programs; evict.c: and waits until they left the GPU
@@ -213,6 +214,10 @@ struct mux_program {
 
 /* Look at the program of a command line. */
 void mux_look(char **argv, struct mux_program *program);
+
+/* unshared.c: add to each GPU of a status what uses it without gpumux: "unshared", null if nobody
+ * knows. False, after one line: out of memory. */
+bool mux_add_unshared(cJSON *status);
 
 /* Print the status document as a table. */
 void mux_table(const cJSON *status, const struct mux_options *options);

@@ -131,10 +131,28 @@ static void ask_cuda(struct mux_driver *driver)
         ask_gpu(&cuda, i, &driver->gpus[i]);
 }
 
-static void ask_meter(const struct nvml *nvml, struct mux_gpu *gpu)
+/* Add those that are not there yet. False: NVML does not say. */
+static bool list_processes(int (*ask)(nvml_device, unsigned *, struct nvml_process *),
+                           nvml_device device, struct mux_gpu *gpu)
 {
     struct nvml_process list[MUX_PROCESSES];
-    unsigned n = MUX_PROCESSES, kb;
+    unsigned n = MUX_PROCESSES;
+    if (ask(device, &n, list) != NVML_SUCCESS)
+        return false;
+    for (unsigned i = 0; i < n && i < MUX_PROCESSES; i++) {
+        uint32_t at = 0;
+        while (at < gpu->n_processes && gpu->processes[at].pid != (int32_t)list[i].pid)
+            at++;
+        if (at == gpu->n_processes && at < MUX_PROCESSES)
+            gpu->processes[gpu->n_processes++] =
+                (struct mux_process){.pid = (int32_t)list[i].pid, .used = (uint64_t)list[i].used};
+    }
+    return true;
+}
+
+static void ask_meter(const struct nvml *nvml, struct mux_gpu *gpu)
+{
+    unsigned kb;
     nvml_device device;
     int result = nvml->by_uuid(gpu->uuid, &device);
     const bool is_known = result == NVML_SUCCESS;
@@ -145,12 +163,8 @@ static void ask_meter(const struct nvml *nvml, struct mux_gpu *gpu)
         snprintf(gpu->uncounted, sizeof gpu->uncounted, "NVML does not %s (%.60s)",
                  is_known ? "count what crosses the link" : "know this GPU", text ? text : "?");
     }
-    if (!is_known || nvml->processes(device, &n, list) != NVML_SUCCESS)
-        return;
-    gpu->n_processes = n < MUX_PROCESSES ? n : MUX_PROCESSES;
-    for (uint32_t i = 0; i < gpu->n_processes; i++)
-        gpu->processes[i] =
-            (struct mux_process){.pid = (int32_t)list[i].pid, .used = (uint64_t)list[i].used};
+    if (is_known)
+        list_processes(nvml->processes, device, gpu);
 }
 
 static void ask_nvml(struct mux_driver *driver)
@@ -170,6 +184,38 @@ static void ask_nvml(struct mux_driver *driver)
         snprintf(driver->no_nvml, sizeof driver->no_nvml, "NVML does not start");
     for (int i = 0; i < driver->n && !driver->no_nvml[0]; i++)
         ask_meter(&nvml, &driver->gpus[i]);
+}
+
+bool mux_ask_processes(const char *uuid, struct mux_gpu *gpu)
+{
+    static struct nvml nvml;
+    static int (*graphics)(nvml_device device, unsigned *n, struct nvml_process *processes);
+    static bool is_asked, is_open;
+    nvml_device device;
+    char why[160];
+    const struct symbol symbols[] = {
+        {"nvmlInit_v2", (void **)&nvml.init},
+        {"nvmlDeviceGetHandleByUUID", (void **)&nvml.by_uuid},
+        {"nvmlDeviceGetComputeRunningProcesses_v3", (void **)&nvml.processes},
+    };
+    const struct symbol more[] = {
+        {"nvmlDeviceGetGraphicsRunningProcesses_v3", (void **)&graphics},
+    };
+    if (!is_asked) {
+        is_open = load("libnvidia-ml.so.1", symbols, sizeof symbols / sizeof symbols[0], why,
+                       sizeof why) &&
+                  nvml.init() == NVML_SUCCESS;
+        if (is_open && !load("libnvidia-ml.so.1", more, 1, why, sizeof why))
+            graphics = NULL;
+    }
+    is_asked = true;
+    gpu->n_processes = 0;
+    if (!is_open || nvml.by_uuid(uuid, &device) != NVML_SUCCESS ||
+        !list_processes(nvml.processes, device, gpu))
+        return false;
+    if (graphics)
+        list_processes(graphics, device, gpu);
+    return true;
 }
 
 void mux_ask_driver(struct mux_driver *driver)

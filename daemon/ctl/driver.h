@@ -1,5 +1,5 @@
-/* What the driver and NVML say of this machine's GPUs. Called by doctor.c. Nothing is changed, and
- * no context is made. */
+/* What the driver and NVML say of this machine's GPUs. Called by doctor.c and unshared.c. Nothing
+ * is changed, and no context is made. */
 #ifndef GM_DAEMON_CTL_DRIVER_H
 #define GM_DAEMON_CTL_DRIVER_H
 
@@ -8,7 +8,7 @@
 
 #include "common/shm.h"
 
-#define MUX_PROCESSES 64u
+#define MUX_PROCESSES 256u
 
 struct mux_process {
     int32_t pid;
@@ -36,5 +36,9 @@ struct mux_driver {
 
 /* Ask them. */
 void mux_ask_driver(struct mux_driver *driver);
+
+/* Ask NVML alone for the processes that use the GPU of this UUID, for computing or for graphics:
+ * `processes` of `gpu`. NVML stays open. False: it is not there, or refuses. */
+bool mux_ask_processes(const char *uuid, struct mux_gpu *gpu);
 
 #endif

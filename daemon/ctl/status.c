@@ -1,4 +1,5 @@
-/* mux-ctl status: get the status document and print it. Calls ask.c, say.c and table.c. */
+/* mux-ctl status: get the status document and print it. Calls ask.c, say.c, unshared.c
+ * and table.c. */
 #include "daemon/ctl/ctl.h"
 
 #include <stdio.h>
@@ -7,8 +8,10 @@
 
 #include "common/clock.h"
 
-static int show(const cJSON *status, const struct mux_options *options)
+static int show(cJSON *status, const struct mux_options *options)
 {
+    if (!mux_add_unshared(status))
+        return MUX_FAILED;
     if (options->is_json)
         return mux_print_json(cJSON_Duplicate(status, true), "the status");
     mux_table(status, options);

@@ -256,6 +256,38 @@ static void print_sharing(const cJSON *servers)
     }
 }
 
+/* What uses a GPU without gpumux, one line each. */
+static void print_unshared(const cJSON *gpus)
+{
+    const cJSON *gpu, *one;
+    const bool is_several = cJSON_GetArraySize(gpus) > 1;
+    bool has_title = false;
+    cJSON_ArrayForEach(gpu, gpus)
+    {
+        const cJSON *list = cJSON_GetObjectItemCaseSensitive(gpu, "unshared");
+        char of[32] = "";
+        if (is_several)
+            snprintf(of, sizeof of, " of GPU %.0f", mux_number(gpu, "index"));
+        if (cJSON_IsNull(list))
+            printf("\nnot shared%s: unknown\n", of);
+        cJSON_ArrayForEach(one, list)
+        {
+            char name[33], user[11], bytes[32];
+            snprintf(name, sizeof name, "%.32s", mux_word(one, "name"));
+            snprintf(user, sizeof user, "%.10s", mux_word(one, "user"));
+            gm_text_clean(name, sizeof name);
+            gm_text_clean(user, sizeof user);
+            if (!has_title)
+                printf("\nNOT SHARED  GPU  %-10s      MEMORY  NAME\n", "USER");
+            has_title = true;
+            const bool is_said = cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(one, "bytes"));
+            printf("%10.0f  %3.0f  %-10s  %10s  %s\n", mux_number(one, "pid"),
+                   mux_number(gpu, "index"), user, is_said ? mux_size(one, "bytes", bytes) : "-",
+                   name);
+        }
+    }
+}
+
 void mux_table(const cJSON *status, const struct mux_options *options)
 {
     const cJSON *gpus = cJSON_GetObjectItemCaseSensitive(status, "gpus");
@@ -274,6 +306,7 @@ void mux_table(const cJSON *status, const struct mux_options *options)
         print_gpu(gpu);
     }
     mux_show_apps(status, options);
+    print_unshared(gpus);
     print_features_off(apps);
     print_sharing(cJSON_GetObjectItemCaseSensitive(status, "space_sharing"));
     print_starting(cJSON_GetObjectItemCaseSensitive(status, "starting"));

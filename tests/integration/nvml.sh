@@ -48,4 +48,30 @@ done
 app off linked --mode info --bytes 8M
 expect_pass off
 expect_empty
+
+# status lists what uses the GPU without gpumux, and nothing else; one word where nobody knows
+app shared linked --bytes 24M --iterations 1 --until "$dir/enough"
+native beside linked --bytes 48M --iterations 1 --until "$dir/enough"
+await_ready shared
+await_ready beside
+take_status
+beside=$(tr -d ' \n\t' < "$dir/status.json" | sed 's/.*"unshared":\[//; s/\].*//')
+case $beside in
+"{\"pid\":$(pid_of beside),\"user\":\"$(id -un)\",\"name\":\"gm_worker\",\"bytes\":"*"}") ;;
+*) fail "beside gpumux: $beside" ;;
+esac
+case $beside in
+*'},{'*) fail "more than one: $beside" ;;
+esac
+[ "${beside##*:}" != "0}" ] && [ "$(echo "${beside##*:}" | tr -d '}')" -ge $((48 * 1024 / shrink * 1024)) ] || fail "its bytes: $beside"
+"$ctl" status > "$dir/said" || fail "status: $(cat "$dir/said")"
+grep -q "^ *$(pid_of beside)    0  $(id -un) .*MiB  gm_worker\$" "$dir/said" || fail "the table: $(cat "$dir/said")"
+env -u LD_LIBRARY_PATH "$ctl" status > "$dir/said" || fail "status: $(cat "$dir/said")"
+if env -u LD_LIBRARY_PATH "$ctl" status --json | grep -q '"unshared":null'; then
+    grep -q '^not shared: unknown$' "$dir/said" || fail "without NVML: $(cat "$dir/said")"
+else
+    say "there is an NVML of this machine: what is said without one is not tried"
+fi
+touch "$dir/enough"
+expect_pass shared beside
 stop_daemon

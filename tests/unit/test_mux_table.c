@@ -453,6 +453,27 @@ static void test_names(void **state)
     cJSON_Delete(status);
 }
 
+/* What uses a GPU without gpumux is a line each, and one word where nobody knows. */
+static void test_unshared(void **state)
+{
+    (void)state;
+    cJSON *status =
+        parse("{\"gpus\":[{\"index\":0,\"unshared\":[{\"pid\":812,\"user\":\"a-user-with-a-name\","
+              "\"name\":"
+              "\"X\\u001b[31morg\",\"bytes\":314572800},{\"pid\":1234567,\"bytes\":null}]}]}");
+    show_to_file(status);
+    expect("\nNOT SHARED  GPU  USER            MEMORY  NAME\n"
+           "       812    0  a-user-wit     300 MiB  X?[31morg\n"
+           "   1234567    0  -                    -  -\n");
+    cJSON_Delete(status);
+    status = parse("{\"gpus\":[{\"index\":0,\"unshared\":[]},{\"index\":1,\"unshared\":null}]}");
+    show_to_file(status);
+    expect("\nnot shared of GPU 1: unknown\n");
+    assert_null(strstr(shown, "NOT SHARED"));
+    assert_null(strstr(shown, "of GPU 0"));
+    cJSON_Delete(status);
+}
+
 /* Short enough for a column of its own. */
 static void test_reason_beside(void **state)
 {
@@ -520,6 +541,7 @@ int main(void)
         cmocka_unit_test(test_features_off),
         cmocka_unit_test(test_shared),
         cmocka_unit_test(test_space_sharing),
+        cmocka_unit_test(test_unshared),
         cmocka_unit_test(test_on_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
