@@ -196,3 +196,21 @@ static void gm_nvml_move(const struct gm_nvml_moved *moved, unsigned int pid,
 GM_ON_NVML_LIST(nvmlDeviceGetComputeRunningProcesses, struct gm_nvml_process_v1)
 GM_ON_NVML_LIST(nvmlDeviceGetComputeRunningProcesses_v2, struct gm_nvml_process)
 GM_ON_NVML_LIST(nvmlDeviceGetComputeRunningProcesses_v3, struct gm_nvml_process)
+GM_ON_NVML_LIST(nvmlDeviceGetMPSComputeRunningProcesses, struct gm_nvml_process_v1)
+GM_ON_NVML_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, struct gm_nvml_process)
+GM_ON_NVML_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, struct gm_nvml_process)
+
+__attribute__((visibility("default"))) int
+nvmlDeviceGetRunningProcessDetailList(gm_nvml_device device, struct gm_nvml_details *list)
+{
+    struct gm_nvml_moved moved;
+    if (!gm_nvml_load_present() || gm_nvml_real.nvmlDeviceGetRunningProcessDetailList == NULL)
+        return gm_nvml_missing();
+    int result = gm_nvml_real.nvmlDeviceGetRunningProcessDetailList(device, list);
+    if (result != GM_NVML_SUCCESS || list->version != GM_NVML_DETAILS_1 || list->details == NULL ||
+        !gm_nvml_find_moved(device, &moved))
+        return result; /* of another version nothing is known */
+    for (unsigned int i = 0; i < list->count; i++)
+        gm_nvml_move(&moved, list->details[i].pid, &list->details[i].used);
+    return result;
+}

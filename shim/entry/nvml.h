@@ -1,8 +1,9 @@
 /*
  * NVML's queries of device memory. A program gets the same answer as from CUDA (memory/budget.h),
- * because programs compare them. In the list of processes the program has all of its memory, which
+ * because programs compare them. In the lists of processes the program has all of its memory, which
  * NVML counts for the daemon that made it; the daemon has that much less. Other programs' memory is
- * the daemon's there. All other queries go to NVML.
+ * the daemon's there. All other queries go to NVML, and so does how busy a process keeps the GPU
+ * (nvmlDeviceGetProcessUtilization): kernels run in their program's own context, so that is true.
  *
  *   which programs  those that initialized CUDA and are connected to the daemon. Like
  *                   cuDeviceTotalMem, a query boots a program that initialized CUDA. A program that
@@ -55,6 +56,23 @@ struct gm_nvml_process { /* nvmlProcessInfo_v2_t, and v3's */
     unsigned int gpu_instance, compute_instance;
 };
 _Static_assert(sizeof(struct gm_nvml_process) == 24, "nvmlProcessInfo_t");
+
+struct gm_nvml_detail { /* nvmlProcessDetail_v1_t */
+    unsigned int pid;
+    unsigned long long used;
+    unsigned int gpu_instance, compute_instance;
+    unsigned long long protected_bytes;
+};
+_Static_assert(sizeof(struct gm_nvml_detail) == 32, "nvmlProcessDetail_v1_t");
+
+struct gm_nvml_details { /* nvmlProcessDetailList_v1_t */
+    unsigned int version;
+    unsigned int mode; /* 0 compute, 1 graphics, 2 MPS */
+    unsigned int count;
+    struct gm_nvml_detail *details;
+};
+#define GM_NVML_DETAILS_1 (sizeof(struct gm_nvml_details) | 1u << 24)
+_Static_assert(GM_NVML_DETAILS_1 == 0x1000018, "nvmlProcessDetailList_v1");
 
 #define GM_NVML_UNKNOWN UINT64_MAX /* NVML_VALUE_NOT_AVAILABLE */
 

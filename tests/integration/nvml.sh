@@ -49,6 +49,13 @@ app off linked --mode info --bytes 8M
 expect_pass off
 expect_empty
 
+# a program of Python, where pynvml is installed
+if [ "${GM_LINKED:-}" != 1 ] && python3 -c 'import pynvml' 2> /dev/null; then
+    told=$(LD_PRELOAD="$shim:$BUILD/tests/simcuda/libcuda.so.1" python3 "$(dirname "$0")/../programs/nvml_look.py" 2>&1)
+    [ "$told" = "process=$((48 * mib)) details=$((48 * mib)) same=1" ] || fail "pynvml says $told"
+    say "pynvml: $told"
+fi
+
 # status lists what uses the GPU without gpumux, and nothing else; one word where nobody knows
 app shared linked --bytes 24M --iterations 1 --until "$dir/enough"
 native beside linked --bytes 48M --iterations 1 --until "$dir/enough"

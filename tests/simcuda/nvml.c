@@ -76,7 +76,29 @@ struct process {
 };
 #define NO_INSTANCE 0xffffffffu
 
+struct detail {
+    unsigned int pid;
+    unsigned long long used;
+    unsigned int gpu_instance, compute_instance;
+    unsigned long long protected_bytes;
+};
+
+struct details {
+    unsigned int version, mode, count;
+    struct detail *details;
+};
+#define DETAILS_1 (24u | 1u << 24)
+#define MOST_PROCESSES 256
+
 int nvmlInit_v2(void);
+int nvmlInitWithFlags(unsigned int flags);
+int nvmlDeviceGetRunningProcessDetailList(struct device *device, struct details *details);
+int nvmlDeviceGetMPSComputeRunningProcesses(struct device *device, unsigned int *count,
+                                            struct process_v1 *infos);
+int nvmlDeviceGetMPSComputeRunningProcesses_v2(struct device *device, unsigned int *count,
+                                               struct process *infos);
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(struct device *device, unsigned int *count,
+                                               struct process *infos);
 int nvmlDeviceGetComputeRunningProcesses(struct device *device, unsigned int *count,
                                          struct process_v1 *infos);
 int nvmlDeviceGetComputeRunningProcesses_v2(struct device *device, unsigned int *count,
@@ -134,6 +156,12 @@ NVML_API int nvmlInit_v2(void)
     inits += is_on;
     pthread_mutex_unlock(&lock);
     return is_on ? SUCCESS : UNKNOWN;
+}
+
+NVML_API int nvmlInitWithFlags(unsigned int flags)
+{
+    (void)flags; /* GPUs that are not there are none here, and all attach */
+    return nvmlInit_v2();
 }
 
 NVML_API int nvmlShutdown(void)
@@ -311,6 +339,56 @@ NVML_API int nvmlDeviceGetComputeRunningProcesses_v3(struct device *device, unsi
                                                      struct process *infos)
 {
     return list(device, count, infos, NULL);
+}
+
+/* Nobody draws, and who shares by MPS is not told. */
+NVML_API int nvmlDeviceGetRunningProcessDetailList(struct device *device, struct details *details)
+{
+    struct process infos[MOST_PROCESSES];
+    unsigned n = MOST_PROCESSES;
+    if (details == NULL)
+        return INVALID_ARGUMENT;
+    if (details->version != DETAILS_1)
+        return VERSION_MISMATCH;
+    const int result = list(device, &n, infos, NULL);
+    if (result != SUCCESS)
+        return result;
+    n = details->mode == 0 ? n : 0;
+    const unsigned room = details->details != NULL ? details->count : 0;
+    for (unsigned i = 0; i < n && i < room; i++)
+        details->details[i] =
+            (struct detail){infos[i].pid, infos[i].used, NO_INSTANCE, NO_INSTANCE, 0};
+    details->count = n;
+    return n <= room ? SUCCESS : TOO_SMALL;
+}
+
+static int nobody(const struct device *device, unsigned int *count)
+{
+    const int result = check(device, count);
+    if (result == SUCCESS)
+        *count = 0;
+    return result;
+}
+
+NVML_API int nvmlDeviceGetMPSComputeRunningProcesses(struct device *device, unsigned int *count,
+                                                     struct process_v1 *infos)
+{
+    (void)infos;
+    return nobody(device, count);
+}
+
+NVML_API int nvmlDeviceGetMPSComputeRunningProcesses_v2(struct device *device, unsigned int *count,
+                                                        struct process *infos)
+{
+    (void)infos;
+    return nobody(device, count);
+}
+
+NVML_API int nvmlDeviceGetMPSComputeRunningProcesses_v3(struct device *device, unsigned int *count,
+                                                        struct process *infos)
+{
+    (void)infos;
+    return nobody(device, count);
 }
 
 /* ---- what crosses the link ---- */

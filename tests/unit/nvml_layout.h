@@ -10,7 +10,15 @@
 #define nvmlDeviceGetComputeRunningProcesses nvml_of_nvidia_3
 #define nvmlDeviceGetComputeRunningProcesses_v2 nvml_of_nvidia_4
 #define nvmlDeviceGetComputeRunningProcesses_v3 nvml_of_nvidia_5
+#define nvmlDeviceGetMPSComputeRunningProcesses nvml_of_nvidia_6
+#define nvmlDeviceGetMPSComputeRunningProcesses_v2 nvml_of_nvidia_7
+#define nvmlDeviceGetMPSComputeRunningProcesses_v3 nvml_of_nvidia_8
+#define nvmlDeviceGetRunningProcessDetailList nvml_of_nvidia_9
 #include <nvml.h>
+#undef nvmlDeviceGetRunningProcessDetailList
+#undef nvmlDeviceGetMPSComputeRunningProcesses
+#undef nvmlDeviceGetMPSComputeRunningProcesses_v2
+#undef nvmlDeviceGetMPSComputeRunningProcesses_v3
 #undef nvmlDeviceGetComputeRunningProcesses
 #undef nvmlDeviceGetComputeRunningProcesses_v2
 #undef nvmlDeviceGetComputeRunningProcesses_v3
@@ -40,6 +48,17 @@ _Static_assert(sizeof(struct gm_nvml_process) == sizeof(nvmlProcessInfo_t), "pro
 GM_SAME(gm_nvml_process, nvmlProcessInfo_t, pid)
 _Static_assert(offsetof(struct gm_nvml_process, used) == offsetof(nvmlProcessInfo_t, usedGpuMemory),
                "used");
+#ifdef nvmlProcessDetailList_v1
+_Static_assert(sizeof(struct gm_nvml_detail) == sizeof(nvmlProcessDetail_v1_t), "detail");
+GM_SAME(gm_nvml_detail, nvmlProcessDetail_v1_t, pid)
+_Static_assert(offsetof(struct gm_nvml_detail, used) ==
+                   offsetof(nvmlProcessDetail_v1_t, usedGpuMemory),
+               "used, detail");
+_Static_assert(offsetof(struct gm_nvml_details, details) ==
+                   offsetof(nvmlProcessDetailList_v1_t, procArray),
+               "details");
+_Static_assert(nvmlProcessDetailList_v1 == GM_NVML_DETAILS_1, "details' version");
+#endif
 _Static_assert(nvmlMemory_v2 == (sizeof(struct gm_nvml_memory_v2) | 2u << 24), "its version");
 _Static_assert((int)NVML_SUCCESS == (int)GM_NVML_SUCCESS &&
                    (int)NVML_ERROR_LIBRARY_NOT_FOUND == (int)GM_NVML_LIBRARY_NOT_FOUND &&

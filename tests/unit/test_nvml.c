@@ -227,6 +227,12 @@ static void expect_list(unsigned own, unsigned others)
     assert_int_equal(second[1].used, own * MIB);
     for (unsigned i = 0; i < 2; i++) /* not as bytes: there is padding */
         assert_true(second[i].pid == third[i].pid && second[i].used == third[i].used);
+    struct gm_nvml_detail fourth[4];
+    struct gm_nvml_details details = {.version = GM_NVML_DETAILS_1, .count = 4, .details = fourth};
+    assert_int_equal(nvmlDeviceGetRunningProcessDetailList(devices[0], &details), 0);
+    assert_int_equal(details.count, 2);
+    for (unsigned i = 0; i < 2; i++)
+        assert_true(fourth[i].pid == third[i].pid && fourth[i].used == third[i].used);
 }
 
 /* What a device file says of two processes. */
@@ -257,6 +263,14 @@ static void test_processes(void **state)
     expect_list(49, 0);
     assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(devices[0], &n, NULL), 7);
     assert_int_equal(n, 2);
+    struct gm_nvml_details none = {.version = GM_NVML_DETAILS_1};
+    assert_int_equal(nvmlDeviceGetRunningProcessDetailList(devices[0], &none), 7);
+    assert_int_equal(none.count, 2);
+    none.version++;
+    assert_int_equal(nvmlDeviceGetRunningProcessDetailList(devices[0], &none), 25);
+    n = 4;
+    assert_int_equal(nvmlDeviceGetMPSComputeRunningProcesses_v3(devices[0], &n, NULL), 0);
+    assert_int_equal(n, 0); /* nobody shares by MPS */
     has_link = false;
     expect_list(9, 15);
     has_link = true;
