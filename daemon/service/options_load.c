@@ -345,13 +345,24 @@ static int check_policy(const struct gm_options *options, const struct line *lin
     return 0;
 }
 
-/* Whether a rule for this user was one when the options were read before. */
-static bool had_user(const struct gm_rules *rules, const char *user)
+/* The user, or group, that the system does not have. NULL: it has them. */
+static const char *unknown_of(const struct gm_rule *rule, const char **kind)
 {
-    for (uint32_t i = 0; i < rules->n; i++)
-        if (rules->rule[i].has_user && !rules->rule[i].is_unknown &&
-            strcmp(rules->rule[i].user, user) == 0)
+    *kind = rule->is_unknown ? "user" : "group";
+    return rule->is_unknown ? rule->user : rule->is_group_unknown ? rule->group : NULL;
+}
+
+/* Whether a rule for this user, or group, was one when the options were read before. */
+static bool was_known(const struct gm_rules *rules, const struct gm_rule *lost)
+{
+    for (uint32_t i = 0; i < rules->n; i++) {
+        const struct gm_rule *rule = &rules->rule[i];
+        if (lost->is_unknown
+                ? rule->has_user && !rule->is_unknown && strcmp(rule->user, lost->user) == 0
+                : rule->has_group && !rule->is_group_unknown &&
+                      strcmp(rule->group, lost->group) == 0)
             return true;
+    }
     return false;
 }
 
@@ -364,13 +375,14 @@ int gm_options_find_lost(const struct gm_options *held, const struct gm_options 
     }
     for (uint32_t i = 0; i < fresh->rules.n; i++) {
         const struct gm_rule *rule = &fresh->rules.rule[i];
-        if (!rule->is_unknown || !had_user(&held->rules, rule->user))
+        const char *kind, *name = unknown_of(rule, &kind);
+        if (!name || !was_known(&held->rules, rule))
             continue;
         if (rule->line)
-            snprintf(why, why_size, "%s:%u: rule: there is no user \"%s\" any more", fresh->config,
-                     rule->line, rule->user);
+            snprintf(why, why_size, "%s:%u: rule: there is no %s \"%s\" any more", fresh->config,
+                     rule->line, kind, name);
         else
-            snprintf(why, why_size, "--rule: there is no user \"%s\" any more", rule->user);
+            snprintf(why, why_size, "--rule: there is no %s \"%s\" any more", kind, name);
         return -ENOENT;
     }
     return 0;
@@ -388,11 +400,12 @@ void gm_options_warn(const struct gm_options *options)
     }
     for (uint32_t i = 0; i < options->rules.n; i++) {
         const struct gm_rule *rule = &options->rules.rule[i];
-        if (rule->is_unknown && rule->line)
-            gm_log(GM_LOG_WARN, "%s:%u: without effect: there is no user \"%s\"", options->config,
-                   rule->line, rule->user);
-        else if (rule->is_unknown)
-            gm_log(GM_LOG_WARN, "--rule without effect: there is no user \"%s\"", rule->user);
+        const char *kind, *name = unknown_of(rule, &kind);
+        if (name && rule->line)
+            gm_log(GM_LOG_WARN, "%s:%u: without effect: there is no %s \"%s\"", options->config,
+                   rule->line, kind, name);
+        else if (name)
+            gm_log(GM_LOG_WARN, "--rule without effect: there is no %s \"%s\"", kind, name);
     }
 }
 

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/text.h"
 #include "daemon/service/options_load.h"
+#include "daemon/service/users.h"
 
 void gm_reload_init(struct gm_reload *reload, uv_loop_t *loop, struct gm_options *options,
                     struct gm_machine *machine, int argc, char **argv)
@@ -105,6 +106,7 @@ static void change(struct gm_reload *reload)
     gm_options_warn(&reload->fresh);
     take(reload->options, &reload->fresh);
     gm_log_from(options->log_level);
+    gm_users_forget(); /* they may belong to other groups by now */
     const struct gm_engine_tuning tuning = gm_reload_tuning(options);
     gm_machine_tune(reload->machine, &tuning);
     gm_log(GM_LOG_INFO, "reload: read %s again: %s",

@@ -2,6 +2,7 @@
 #include "daemon/service/rules.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include "common/chunk.h"
 #include "common/size.h"
 #include "common/text.h"
+#include "daemon/service/users.h"
 
 #define RULE_MAX 512u /* bytes of one rule */
 #define NO_USER UINT32_MAX
@@ -51,6 +53,45 @@ static int take_user(struct gm_rule *rule, const char *text, char *why, size_t s
     }
     rule->has_user = true;
     memcpy(rule->user, text, strlen(text) + 1);
+    return 0;
+}
+
+/* The same of a group of the system. */
+static int take_group(struct gm_rule *rule, const char *text, char *why, size_t size)
+{
+    struct group entry, *found = NULL;
+    size_t room = 1024;
+    uint64_t number = 0;
+    char *buffer = NULL;
+    int error;
+
+    if (strlen(text) > GM_COMMAND_MAX) {
+        snprintf(why, size, "unix-group: the name is longer than %u bytes", GM_COMMAND_MAX);
+        return -ERANGE;
+    }
+    do { /* large groups have all their members' names there */
+        free(buffer);
+        room *= 4;
+        buffer = malloc(room);
+        error = buffer ? getgrnam_r(text, &entry, buffer, room, &found) : ENOMEM;
+    } while (error == ERANGE && room < (64u << 20));
+    if (found)
+        rule->gid = found->gr_gid;
+    free(buffer);
+    const bool is_missing = error == 0 || error == ENOENT || error == ESRCH;
+    const bool is_name = strchr("-+0123456789", text[0]) == NULL; /* "": neither */
+    if (!found && gm_parse_number(text, &number) == 0 && number < NO_USER) {
+        rule->gid = (gid_t)number;
+    } else if (!found && is_missing && is_name) {
+        rule->gid = NO_USER;
+        rule->is_group_unknown = true;
+    } else if (!found) {
+        snprintf(why, size, "unix-group: there is no group \"%s\"%s%s", text,
+                 is_missing ? "" : ": ", is_missing ? "" : strerror(error));
+        return -EINVAL;
+    }
+    rule->has_group = true;
+    memcpy(rule->group, text, strlen(text) + 1);
     return 0;
 }
 
@@ -116,6 +157,12 @@ static int take_word(struct gm_rule *rule, const char *word, char *why, size_t s
         return is_user ? take_user(rule, word + 5, why, size)
                        : take_command(rule, word + 8, why, size);
     }
+    if (strncmp(word, "unix-group=", 11) == 0 && rule->has_group) {
+        snprintf(why, size, "unix-group is said twice");
+        return -EEXIST;
+    }
+    if (strncmp(word, "unix-group=", 11) == 0)
+        return take_group(rule, word + 11, why, size);
     if (strncmp(word, "user-gpu=", 9) == 0)
         return take_total(&rule->totals.gpu, "user-gpu", word + 9, why, size);
     if (strncmp(word, "user-pinned=", 12) == 0)
@@ -133,7 +180,8 @@ static int take_word(struct gm_rule *rule, const char *word, char *why, size_t s
         return error;
     snprintf(
         why, size,
-        "\"%.40s\" is neither a condition (user=, command=) nor a setting (class=, weight=, "
+        "\"%.40s\" is neither a condition (user=, unix-group=, command=) nor a setting (class=, "
+        "weight=, "
         "share=, paused, oversize=, cap=, place=, need=, admit=, mps=) nor a total (user-gpu=, "
         "user-pinned=)",
         word);
@@ -149,6 +197,8 @@ static bool is_everything(const char *pattern)
 static bool covers(const struct gm_rule *a, const struct gm_rule *b)
 {
     if (a->has_user && (a->is_unknown || !b->has_user || a->uid != b->uid))
+        return false;
+    if (a->has_group && (a->is_group_unknown || !b->has_group || a->gid != b->gid))
         return false;
     if (!a->has_command || is_everything(a->command))
         return true;
@@ -180,11 +230,17 @@ static bool is_void(const struct gm_rule *before, const struct gm_rule *rule)
            (before->start.admit && rule->start.admit) || (before->start.mps && rule->start.mps);
 }
 
+static bool is_of(const struct gm_rule *rule, uid_t uid)
+{
+    return (!rule->has_user || rule->uid == uid) &&
+           (!rule->has_group || (!rule->is_group_unknown && gm_users_is_member(uid, rule->gid)));
+}
+
 bool gm_rules_find_total(const struct gm_rules *rules, uid_t uid, char *text, size_t size)
 {
     for (uint32_t i = 0; i < rules->n; i++) {
         const struct gm_rule *rule = &rules->rule[i];
-        if ((rule->has_user && rule->uid != uid) || rule->totals.gpu == 0)
+        if (rule->totals.gpu == 0 || !is_of(rule, uid))
             continue;
         gm_rule_format(rule, text, size);
         return true;
@@ -223,8 +279,9 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
         if (error)
             return error;
     }
-    if (!rule.has_user && !rule.has_command) {
-        snprintf(why, why_size, "for which programs? say user= or command= (command=* is all)");
+    if (!rule.has_user && !rule.has_group && !rule.has_command) {
+        snprintf(why, why_size,
+                 "for which programs? say user=, unix-group= or command= (command=* is all)");
         return -EINVAL;
     }
     if (has_totals(&rule) && rule.has_command && !is_everything(rule.command)) {
@@ -263,8 +320,7 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
 
 static bool matches(const struct gm_rule *rule, uid_t uid, const char *name)
 {
-    return (!rule->has_user || rule->uid == uid) &&
-           (!rule->has_command || gm_command_matches(rule->command, name));
+    return (!rule->has_command || gm_command_matches(rule->command, name)) && is_of(rule, uid);
 }
 
 void gm_rules_start(const struct gm_rules *rules, uid_t uid, const char *name,
@@ -297,7 +353,7 @@ void gm_rules_totals(const struct gm_rules *rules, uid_t uid, struct gm_user_tot
     *totals = (struct gm_user_totals){0};
     for (uint32_t i = 0; i < rules->n; i++) {
         const struct gm_rule *rule = &rules->rule[i];
-        if (rule->has_user && rule->uid != uid)
+        if ((rule->totals.gpu == 0 && rule->totals.pinned == 0) || !is_of(rule, uid))
             continue;
         totals->gpu = totals->gpu ? totals->gpu : rule->totals.gpu;
         totals->pinned = totals->pinned ? totals->pinned : rule->totals.pinned;
@@ -325,9 +381,12 @@ char *gm_rule_format(const struct gm_rule *rule, char *text, size_t size)
     const char *const mps = rule->start.mps == GM_MPS_ON    ? " mps=on"
                             : rule->start.mps == GM_MPS_NOT ? " mps=off"
                                                             : "";
-    snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s%s%s%s", rule->has_user ? "user=" : "", rule->user,
-             rule->has_user && rule->has_command ? " " : "", rule->has_command ? "command=" : "",
-             rule->command, rule->settings.has ? " " : "",
+    char group[GM_COMMAND_MAX + 16] = "";
+    if (rule->has_group)
+        snprintf(group, sizeof group, "%sunix-group=%s", rule->has_user ? " " : "", rule->group);
+    snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s%s%s%s%s", rule->has_user ? "user=" : "", rule->user,
+             group, (rule->has_user || rule->has_group) && rule->has_command ? " " : "",
+             rule->has_command ? "command=" : "", rule->command, rule->settings.has ? " " : "",
              gm_settings_format(&rule->settings, settings, sizeof settings), place, need, admit,
              mps, gpu, pinned);
     return text;

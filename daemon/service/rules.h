@@ -5,7 +5,8 @@
  *   user=alice command=train* class=batch weight=0.5 share=50%
  *
  * A rule has conditions and settings (common/settings.h). All conditions must hold: `user=` is a
- * name or a number, `command=` a program's name, with *, ? and [...] as in a shell. Only the first
+ * name or a number, so is `unix-group=`, a group of the system that the program's user belongs to by
+ * the user database (users.h), whatever the process says; `command=` a program's name, with *, ? and [...] as in a shell. Only the first
  * rule that matches a program counts, of those that set something. Rules of the command line come before those of the file. A
  * program chooses its own name, so a rule that must bind a user needs `user=`.
  *
@@ -40,11 +41,14 @@ struct gm_start {
 };
 
 struct gm_rule {
-    bool has_user, has_command;
-    bool is_unknown; /* there is no such user, or no more: it matches nobody */
+    bool has_user, has_group, has_command;
+    bool is_unknown;       /* there is no such user, or no more: it matches nobody */
+    bool is_group_unknown; /* likewise */
     uid_t uid;
+    gid_t gid;
     unsigned line;                    /* of the configuration file; 0: of the command line */
     char user[GM_COMMAND_MAX + 1];    /* as it was written */
+    char group[GM_COMMAND_MAX + 1];   /* of Unix, likewise */
     char command[GM_COMMAND_MAX + 1]; /* a pattern */
     struct gm_settings settings;
     struct gm_user_totals totals;

@@ -6,11 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "common/wire.h"
 #include "daemon/service/rules.h"
+#include "daemon/service/users.h"
 
 static struct gm_rules rules;
 static char why[512];
@@ -39,6 +42,52 @@ static unsigned match(uid_t uid, const char *name)
 {
     const struct gm_rule *rule = gm_rules_match(&rules, uid, name);
     return rule ? rule->line : 0;
+}
+
+static int is_root_of_9(uid_t uid, char name[GM_USERS_NAME], struct gm_users_groups *groups)
+{
+    snprintf(name, GM_USERS_NAME, "u%u", uid);
+    groups->gid = calloc(1, sizeof *groups->gid);
+    groups->n = groups->gid ? 1 : 0;
+    if (groups->gid)
+        groups->gid[0] = uid < 10 ? 900 : 901;
+    return 0;
+}
+
+/* A group of the system: each of its users, by the user database. */
+static void test_unix_groups(void **state)
+{
+    struct gm_user_totals totals;
+    char text[512];
+    (void)state;
+    gm_users_ask_by(is_root_of_9);
+    for (uid_t uid = 7; uid < 15; uid += 7) /* known, however slow this machine is */
+        for (int i = 0; i < 60000 && !gm_users_is_member(uid, uid < 10 ? 900 : 901); i++)
+            usleep(1000);
+    must_add("unix-group=900 command=train* weight=0.5", 1);
+    must_add("user=7 unix-group=901 paused", 3);
+    must_add("unix-group=901 class=batch user-gpu=20G", 2);
+    must_add("unix-group=900 class=interactive", 4);
+    must_add("unix-group=root share=50%", 5);
+    must_add("unix-group=no-such-group-here class=batch", 6);
+    assert_int_equal(match(7, "train-big"), 1);
+    assert_int_equal(match(7, "chat"), 4);
+    assert_int_equal(match(14, "train-big"), 2);
+    gm_rules_totals(&rules, 14, &totals);
+    assert_int_equal(totals.gpu, 20ull << 30);
+    gm_rules_totals(&rules, 7, &totals);
+    assert_int_equal(totals.gpu, 0);
+    assert_true(gm_rules_find_total(&rules, 14, text, sizeof text));
+    assert_string_equal(text, "unix-group=901 class=batch user-gpu=20G");
+    assert_true(rules.rule[5].is_group_unknown && !rules.rule[4].is_group_unknown);
+    assert_string_equal(gm_rule_format(&rules.rule[1], text, sizeof text),
+                        "user=7 unix-group=901 paused");
+    assert_int_equal(add("unix-group=900 user=3 class=batch", 7), -EEXIST); /* line 4 covers it */
+    assert_int_equal(add("unix-group=900 unix-group=901 class=batch", 7), -EEXIST);
+    assert_string_equal(why, "unix-group is said twice");
+    assert_int_equal(add("unix-group= class=batch", 7), -EINVAL);
+    assert_int_equal(add("unix-group=-1 class=batch", 7), -EINVAL);
+    gm_users_ask_by(NULL);
 }
 
 /* What holds at the start: of each the first rule that says it, whatever else it says. */
@@ -181,7 +230,7 @@ static void test_mistakes(void **state)
         {"user=1 share=0%", "out of range"},
         {"user=1 share=120%", "out of range"},
         {"user=1 share=50", "is not a percentage"},
-        {"user=1 nice=3", "\"nice=3\" is neither a condition (user=, command=) nor a setting"},
+        {"user=1 nice=3", "\"nice=3\" is neither a condition (user=, unix-group=, command=) nor a setting"},
         {"user=1 batch", "\"batch\" is neither"},
         {"user=1 class = batch", "\"class\" is neither"},
         {"user= class=batch", "there is no user \"\""},
@@ -301,6 +350,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_conditions, set_up),
         cmocka_unit_test_setup(test_start, set_up),
+        cmocka_unit_test_setup(test_unix_groups, set_up),
         cmocka_unit_test_setup(test_totals, set_up),
         cmocka_unit_test_setup(test_user_names, set_up),
         cmocka_unit_test_setup(test_unknown_user, set_up),

@@ -1,1 +1,1 @@
-gm_take(${GM_TEST} daemon service/rules)
+gm_take(${GM_TEST} daemon service/rules service/users)

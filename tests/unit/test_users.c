@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@
 static _Atomic unsigned lookups;
 static _Atomic bool is_stuck;
 
-static int look_up(uid_t uid, char name[GM_USERS_NAME])
+static int look_up(uid_t uid, char name[GM_USERS_NAME], struct gm_users_groups *groups)
 {
     lookups++;
     while (is_stuck)
@@ -26,6 +27,10 @@ static int look_up(uid_t uid, char name[GM_USERS_NAME])
     if (uid == 404)
         return -1;
     snprintf(name, GM_USERS_NAME, "user-%u\n", uid);
+    groups->gid = calloc(2, sizeof *groups->gid);
+    groups->n = groups->gid ? 2 : 0;
+    for (int i = 0; i < groups->n; i++)
+        groups->gid[i] = 1000 * (unsigned)(i + 1) + uid;
     return 0;
 }
 
@@ -88,11 +93,32 @@ static void test_stuck(void **state)
     expect_in_the_end(9, "user-9?");
 }
 
+/* Who belongs to a group; nobody does of whom nothing is known. */
+static void test_members(void **state)
+{
+    (void)state;
+    expect_in_the_end(7, "user-7?");
+    assert_true(gm_users_is_member(7, 1007) && gm_users_is_member(7, 2007));
+    assert_false(gm_users_is_member(7, 3007) || gm_users_is_member(7, 0));
+    assert_int_equal(lookups, 1);
+    expect_in_the_end(404, "404");
+    assert_false(gm_users_is_member(404, 1404));
+    is_stuck = true;
+    assert_false(gm_users_is_member(8, 1008));
+    is_stuck = false;
+    expect_in_the_end(8, "user-8?");
+    assert_true(gm_users_is_member(8, 1008));
+    gm_users_forget();
+    expect_in_the_end(8, "user-8?");
+    expect_lookups(4);
+}
+
 static void test_system(void **state)
 {
     (void)state;
     gm_users_ask_by(NULL);
     expect_in_the_end(0, "root");
+    assert_true(gm_users_is_member(0, 0));
     expect_in_the_end(4294967290u, "4294967290");
 }
 
@@ -101,6 +127,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_names, set_up),
         cmocka_unit_test_setup(test_stuck, set_up),
+        cmocka_unit_test_setup(test_members, set_up),
         cmocka_unit_test_setup(test_system, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
