@@ -165,11 +165,13 @@ def share(rig, args, first, second):
     total = first.plan.bytes + second.plan.bytes
     with progress("gpumuxd starts"):
         daemon = r.Daemon(rig, pinned=first.plan.bytes + 2**30, policy=None, quantum=None, idle=None)
+    budget = daemon.gpu()["budget_bytes"]
+    if budget < first.plan.bytes:
+        raise r.Failure(f"programs may fill only {gib(budget)} of the GPU beside others: give it more (--memory)")
     print("\nWith gpumux (gpumuxd runs; each program is started with LD_PRELOAD=libgpumux.so)")
     for part in (first, second):
         load_ms = part.start(rig, daemon)
         print(f"  {part.name:<15} works: {gib(part.plan.bytes)}, loaded in {seconds(load_ms)}")
-    budget = daemon.gpu()["budget_bytes"]
     print(f"  Both stay loaded: {gib(total)} on a GPU where programs have {gib(budget)}.")
     daemon.take()
     for _ in range(args.requests):
