@@ -292,24 +292,58 @@ static void check_window(const struct gm_engine *engine)
             (unsigned long long)(engine->first_budget >> 20), (unsigned long long)(window >> 20));
 }
 
+/* A machine that promises no more memory than it has may refuse the pages of a file in memory as
+ * they are written, which ends the daemon. */
+static bool is_memory_strict(void)
+{
+    FILE *file = fopen("/proc/sys/vm/overcommit_memory", "re");
+    const bool is_strict = file && fgetc(file) == '2';
+    if (file)
+        fclose(file);
+    return is_strict;
+}
+
+/* Anonymous memory has large pages if it asks for them; files in memory have none by default. */
+static void check_large_pages(void)
+{
+    char text[128] = "";
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
+    if (file && fgets(text, sizeof text, file) &&
+        (strstr(text, "[never]") || strstr(text, "[deny]")))
+        gm_log(GM_LOG_INFO, "paged memory has pages of 4 KiB: as root, write \"advise\" into "
+                            "/sys/kernel/mm/transparent_hugepage/shmem_enabled, and it is filled "
+                            "and given back faster");
+    if (file)
+        fclose(file);
+}
+
 /*
- * Whether what this GPU has can outlive the daemon: host memory by handles, each with a file. Else
- * nothing of it is kept.
+ * Whether what this GPU has can outlive the daemon: there is a keeper, and host memory has handles,
+ * each with a file. Else nothing of it is kept.
  */
 static void check_keeping(struct gm_engine *engine)
 {
     const uint64_t slabs = engine->host->pinned / GM_SLAB_BYTES;
     const char *why = NULL;
+    if (!gm_kept_is_connected(engine->config.kept)) {
+        engine->config.kept = NULL;
+        return;
+    }
     if (engine->pool.is_registered)
         why = "it has no memory handles on the host";
     else if (!gm_files_hold_slabs((uint32_t)gm_least(slabs, UINT32_MAX)))
         why = "pinned memory needs a file for each 32 MiB, and LimitNOFILE or ulimit -n allows too "
               "few: raise it, or lower --pinned";
-    if (why && gm_kept_is_connected(engine->config.kept))
-        gm_log(GM_LOG_WARN, "what programs have on GPU %d does not outlive this daemon: %s",
-               engine->config.gpu, why);
-    if (why)
-        engine->config.kept = NULL;
+    else if (engine->config.paged > 0 && is_memory_strict())
+        why = "with vm.overcommit_memory=2 paged memory cannot; leave out --paged";
+    if (!why) {
+        if (engine->config.paged > 0 && engine->config.index == 0)
+            check_large_pages();
+        return;
+    }
+    gm_log(GM_LOG_WARN, "what programs have on GPU %d does not outlive this daemon: %s",
+           engine->config.gpu, why);
+    engine->config.kept = NULL;
 }
 
 bool gm_engine_can_outlive(const struct gm_engine *engine)
@@ -346,7 +380,9 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     check_keeping(engine);
     const struct gm_stores_config stores = {.paged = engine->config.paged,
                                             .disk_dir = engine->config.disk_dir,
-                                            .disk = engine->config.disk};
+                                            .disk = engine->config.disk,
+                                            .kept = engine->config.kept,
+                                            .gpu = engine->config.index};
     error = gm_stores_open(&engine->stores, loop, &engine->pool, &stores, gm_engine_on_host_copied,
                            engine, why, why_size);
     if (error)

@@ -111,12 +111,15 @@ static int take_room(const struct gm_disk *disk, const char *dir, uint64_t bytes
                      size_t why_size)
 {
     struct statvfs fs;
+    struct stat is;
     char want[32], has[32];
     uint64_t room = UINT64_MAX;
 
     gm_format_size(bytes, want, sizeof want);
     if (fstatvfs(disk->fd, &fs) == 0 && fs.f_frsize > 0)
         room = (uint64_t)(geteuid() == 0 ? fs.f_bfree : fs.f_bavail) * fs.f_frsize;
+    if (fstat(disk->fd, &is) == 0 && room < UINT64_MAX) /* what the file has already */
+        room += (uint64_t)is.st_blocks * 512;
     if (bytes > room) {
         snprintf(why, why_size, "--disk %s: %s asked for, %s free there; ask for less", dir, want,
                  gm_format_size(room, has, sizeof has));
@@ -166,6 +169,24 @@ int gm_disk_open(struct gm_disk *disk, const struct gm_system *system, const cha
            gm_format_size(bytes, text, sizeof text), dir,
            disk->is_direct ? "direct I/O" : "no direct I/O there: through the page cache");
     return 0;
+}
+
+int gm_disk_adopt(struct gm_disk *disk, const struct gm_system *system, int fd, uint64_t bytes,
+                  char *why, size_t why_size)
+{
+    struct stat is;
+    const int flags = fcntl(fd, F_GETFL);
+    *disk = (struct gm_disk){
+        .system = system, .fd = fd, .is_direct = flags >= 0 && (flags & O_DIRECT) != 0};
+    int error = flags < 0 || fstat(fd, &is) != 0 ? -errno : 0;
+    if (error)
+        snprintf(why, why_size, "--disk: the file of the daemon before cannot be used: %s",
+                 strerror(-error));
+    else if (bytes > (uint64_t)is.st_size)
+        error = take_room(disk, "(the file of the daemon before)", bytes, why, why_size);
+    if (error)
+        gm_disk_close(disk);
+    return error;
 }
 
 void gm_disk_close(struct gm_disk *disk)

@@ -6,6 +6,8 @@
  * Direct I/O keeps a second copy out of the page cache. Filesystems without it get synchronous
  * writes (O_DSYNC), so that an error shows before the source is freed.
  *
+ * With its descriptor the file outlives the daemon (kept.h): the next one takes it over.
+ *
  * Called by stores; any thread may read and write. The system calls are pointers so that tests can
  * make them fail.
  */
@@ -40,6 +42,10 @@ struct gm_disk {
 /* Make the file for `bytes` in the folder `dir`. 0, or -errno with one line in `why`. */
 int gm_disk_open(struct gm_disk *disk, const struct gm_system *system, const char *dir,
                  uint64_t bytes, char *why, size_t why_size);
+/* Take over a file of the daemon before, by its descriptor, and make it have `bytes`, or more. 0,
+ * or -errno with one line in `why`; the descriptor is taken in any case. */
+int gm_disk_adopt(struct gm_disk *disk, const struct gm_system *system, int fd, uint64_t bytes,
+                  char *why, size_t why_size);
 void gm_disk_close(struct gm_disk *disk);
 
 /*

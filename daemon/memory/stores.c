@@ -2,12 +2,15 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -15,6 +18,7 @@
 #include "common/locks.h"
 #include "common/log.h"
 #include "common/size.h"
+#include "daemon/memory/kept.h"
 #include "daemon/memory/pages.h"
 
 /* What a worker takes from the queue: so small that eight share a chunk, so large that a disk
@@ -96,7 +100,12 @@ struct gm_stores {
     gm_stores_done *on_done;
     void *arg;
 
+    struct gm_kept *kept;
+    uint32_t gpu;
+    uint32_t cap[GM_TIERS]; /* pages that PAGED and DISK are to have; they may have more */
+
     struct gm_pages paged;
+    int paged_fd; /* the file that it is; -1: it is anonymous memory */
     char *map;
     uint64_t map_bytes;
     char *memory; /* within the map, aligned for huge pages */
@@ -231,7 +240,7 @@ __attribute__((no_sanitize_thread)) static int fill_page(const struct gm_stores 
                                                          uint32_t page)
 {
     char *memory = stores->memory + (uint64_t)page * GM_CHUNK_MIN;
-    if (page >= stores->paged.pages)
+    if (page >= stores->paged.max_pages)
         return 0; /* the last slab may have fewer */
     if (stores->system->populate(memory, GM_CHUNK_MIN) == 0)
         return 0;
@@ -418,7 +427,7 @@ void gm_stores_copy(struct gm_stores *stores, uint32_t chunk, enum gm_tier from,
 
 static uint32_t slab_pages(const struct gm_stores *stores, uint32_t slab)
 {
-    const uint32_t left = stores->paged.pages - slab * GM_SLAB_PAGES;
+    const uint32_t left = stores->paged.max_pages - slab * GM_SLAB_PAGES;
     return left < GM_SLAB_PAGES ? left : GM_SLAB_PAGES;
 }
 
@@ -533,7 +542,7 @@ void gm_stores_want(struct gm_stores *stores, uint64_t bytes)
 uint64_t gm_stores_held(const struct gm_stores *stores)
 {
     uint64_t pages = 0;
-    for (uint32_t slab = 0; slab * GM_SLAB_PAGES < stores->paged.pages; slab++)
+    for (uint32_t slab = 0; slab * GM_SLAB_PAGES < stores->paged.max_pages; slab++)
         if (stores->slabs[slab].used_at != 0)
             pages += slab_pages(stores, slab);
     return pages * GM_CHUNK_MIN;
@@ -562,7 +571,7 @@ static enum trim judge_slab(const struct gm_stores *stores, uint32_t slab)
 static void give_back(struct gm_stores *stores, uint32_t slab)
 {
     madvise(stores->memory + slab * GM_SLAB_BYTES, slab_pages(stores, slab) * GM_CHUNK_MIN,
-            MADV_DONTNEED);
+            stores->paged_fd >= 0 ? MADV_REMOVE : MADV_DONTNEED);
     stores->slabs[slab].used_at = 0;
     set_cold(stores, slab);
 }
@@ -582,14 +591,14 @@ static uint32_t last_slab(const struct gm_stores *stores)
 static void on_timer(uv_timer_t *timer)
 {
     struct gm_stores *stores = timer->data;
-    const uint32_t odd = stores->paged.pages / GM_SLAB_PAGES; /* its number, if there is one */
+    const uint32_t odd = stores->paged.max_pages / GM_SLAB_PAGES; /* its number, if there is one */
     uint32_t slab = last_slab(stores);
     uint64_t wait = 0;
     unsigned given = 0;
 
     roll_period(stores);
     /* A last slab with fewer pages is in another list. */
-    bool is_odd = stores->paged.pages % GM_SLAB_PAGES && gm_slab_is_free(&stores->paged, odd);
+    bool is_odd = stores->paged.max_pages % GM_SLAB_PAGES && gm_slab_is_free(&stores->paged, odd);
     while (is_odd || slab != GM_NONE) {
         const uint32_t this = is_odd ? odd : slab;
         const enum trim verdict = judge_slab(stores, this);
@@ -658,11 +667,47 @@ void gm_stores_keep(struct gm_stores *stores, enum gm_tier tier, uint32_t *next)
     gm_pages_keep(tier == GM_TIER_PAGED ? &stores->paged : &stores->on_disk, next);
 }
 
+/* What the daemon before had beyond the cap goes as it becomes free, once and for all. */
+static void shrink(struct gm_stores *stores, enum gm_tier tier)
+{
+    struct gm_pages *pages = tier == GM_TIER_PAGED ? &stores->paged : &stores->on_disk;
+    const uint32_t slabs = (pages->max_pages + GM_SLAB_PAGES - 1) / GM_SLAB_PAGES;
+    const uint32_t kept = (stores->cap[tier] + GM_SLAB_PAGES - 1) / GM_SLAB_PAGES;
+    unsigned given = 0;
+    if (pages->pages <= stores->cap[tier])
+        return;
+    for (uint32_t slab = kept; slab < slabs && given < TRIM_SLABS; slab++) {
+        if (!gm_slab_is_free(pages, slab) ||
+            (tier == GM_TIER_PAGED && stores->slabs[slab].state == SLAB_FILLING))
+            continue;
+        gm_pages_remove_slab(pages, slab);
+        if (tier == GM_TIER_PAGED && stores->slabs[slab].used_at != 0) {
+            give_back(stores, slab);
+            given++;
+        }
+    }
+}
+
+bool gm_stores_adopt(struct gm_stores *stores, enum gm_tier tier, uint32_t page, uint64_t bytes)
+{
+    if (tier == GM_TIER_PINNED)
+        return gm_hostpool_take_again(stores->pinned, page, bytes);
+    if (tier == GM_TIER_DISK)
+        return gm_pages_adopt(&stores->on_disk, page, bytes);
+    if (tier != GM_TIER_PAGED || !gm_pages_adopt(&stores->paged, page, bytes))
+        return false;
+    use_slabs(stores, page);
+    return true;
+}
+
 uint32_t gm_stores_take(struct gm_stores *stores, enum gm_tier tier, uint64_t bytes)
 {
     uint32_t page = GM_NONE;
     if (tier == GM_TIER_PINNED)
         return gm_hostpool_take(stores->pinned, bytes);
+    if (tier == GM_TIER_NONE)
+        return GM_NONE;
+    shrink(stores, tier);
     if (tier == GM_TIER_DISK)
         return gm_pages_take(&stores->on_disk, bytes);
     if (tier == GM_TIER_PAGED) {
@@ -681,9 +726,11 @@ void gm_stores_free(struct gm_stores *stores, enum gm_tier tier, uint32_t page)
         gm_hostpool_free(stores->pinned, page);
     } else if (tier == GM_TIER_DISK) {
         gm_pages_free(&stores->on_disk, page);
+        shrink(stores, tier);
     } else {
         use_slabs(stores, page);
         gm_pages_free(&stores->paged, page);
+        shrink(stores, tier);
         start_trimming(stores);
     }
 }
@@ -691,7 +738,7 @@ void gm_stores_free(struct gm_stores *stores, enum gm_tier tier, uint32_t page)
 uint64_t gm_stores_cap(const struct gm_stores *stores, enum gm_tier tier)
 {
     return tier == GM_TIER_PINNED ? gm_hostpool_cap(stores->pinned)
-                                  : pages_of(stores, tier)->max_pages * GM_CHUNK_MIN;
+                                  : pages_of(stores, tier)->pages * GM_CHUNK_MIN;
 }
 
 uint64_t gm_stores_used(const struct gm_stores *stores, enum gm_tier tier)
@@ -723,10 +770,68 @@ static int make_jobs(struct gm_stores *stores, enum gm_tier tier)
     return n && !stores->jobs[tier] ? -ENOMEM : 0;
 }
 
-/* The paged tier's range. */
+/* The file of the daemon before, or -1. Its size is that of the tier, if that is more. */
+static int claim_file(struct gm_stores *stores, enum gm_kept_kind kind, uint64_t *bytes)
+{
+    struct stat is;
+    uint64_t id;
+    const int fd = gm_kept_claim(stores->kept, kind, stores->gpu, 0, &id);
+    if (fd >= 0 && fstat(fd, &is) == 0 && (uint64_t)is.st_size > *bytes)
+        *bytes = (uint64_t)is.st_size & ~(GM_CHUNK_MIN - 1);
+    return fd;
+}
+
+static int keep_file(struct gm_stores *stores, enum gm_kept_kind kind, int fd, char *why,
+                     size_t why_size)
+{
+    const int error = gm_kept_put(stores->kept, kind, stores->gpu, 0, 0, fd);
+    if (error)
+        snprintf(why, why_size, "gpumux-keeper cannot hold another file: %s", strerror(-error));
+    return error;
+}
+
+/* The slabs of the daemon before that have memory: it is used, or is given back. */
+static void find_memory(struct gm_stores *stores)
+{
+    for (uint32_t slab = 0; slab * GM_SLAB_PAGES < stores->paged.max_pages; slab++) {
+        const off_t from = (off_t)(slab * GM_SLAB_BYTES);
+        const off_t data = lseek(stores->paged_fd, from, SEEK_DATA);
+        if (data < 0)
+            break;
+        if (data - from < (off_t)GM_SLAB_BYTES)
+            stores->slabs[slab].used_at = stores_now(stores);
+        else
+            slab = (uint32_t)((uint64_t)data / GM_SLAB_BYTES) - 1;
+    }
+    start_trimming(stores);
+}
+
+/* The paged tier's range: of a file in memory if it is to outlive the daemon. -errno. */
+static int map_paged(struct gm_stores *stores, uint64_t bytes)
+{
+    const bool is_file = stores->paged_fd >= 0;
+    const int kind = is_file ? MAP_SHARED | MAP_FIXED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    stores->map_bytes = bytes + GM_CHUNK_MIN;
+    stores->map = stores->system->mmap(NULL, stores->map_bytes, PROT_NONE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stores->map == MAP_FAILED) {
+        stores->map = NULL;
+        return -errno;
+    }
+    stores->memory = stores->map + (-(uintptr_t)stores->map & (GM_CHUNK_MIN - 1));
+    if ((is_file && ftruncate(stores->paged_fd, (off_t)bytes) != 0) ||
+        stores->system->mmap(stores->memory, bytes, PROT_READ | PROT_WRITE, kind | MAP_NORESERVE,
+                             stores->paged_fd, 0) == MAP_FAILED)
+        return -errno;
+    return 0;
+}
+
 static int open_paged(struct gm_stores *stores, uint64_t bytes, char *why, size_t why_size)
 {
     char want[32];
+    stores->cap[GM_TIER_PAGED] = (uint32_t)(bytes >> GM_CHUNK_SHIFT);
+    stores->paged_fd = claim_file(stores, GM_KEPT_PAGED, &bytes);
+    const bool is_taken = stores->paged_fd >= 0;
     int error = gm_pages_open(&stores->paged, bytes);
 
     gm_format_size(bytes, want, sizeof want);
@@ -742,33 +847,41 @@ static int open_paged(struct gm_stores *stores, uint64_t bytes, char *why, size_
     }
     if (pages == 0)
         return 0;
-    stores->map_bytes = pages * GM_CHUNK_MIN + GM_CHUNK_MIN;
-    stores->map = stores->system->mmap(NULL, stores->map_bytes, PROT_READ | PROT_WRITE,
-                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (stores->map == MAP_FAILED) {
-        error = -errno;
-        stores->map = NULL;
+    if (stores->kept && !is_taken) {
+        stores->paged_fd = memfd_create("gpumux-paged", MFD_CLOEXEC);
+        error = stores->paged_fd < 0 ? -errno : 0;
+    }
+    if (error == 0)
+        error = map_paged(stores, pages * GM_CHUNK_MIN);
+    if (error) {
         snprintf(why, why_size,
                  "--paged %s: the kernel refuses that much memory (%s); ask for less", want,
                  strerror(-error));
         return error;
     }
-    stores->memory = stores->map + (-(uintptr_t)stores->map & (GM_CHUNK_MIN - 1));
     /* May fail: without the first copies are slower, without the second core dumps are larger. */
     madvise(stores->memory, pages * GM_CHUNK_MIN, MADV_HUGEPAGE);
     madvise(stores->map, stores->map_bytes, MADV_DONTDUMP);
     gm_pages_add(&stores->paged, pages);
-    return 0;
+    if (is_taken)
+        find_memory(stores);
+    return stores->kept && !is_taken
+               ? keep_file(stores, GM_KEPT_PAGED, stores->paged_fd, why, why_size)
+               : 0;
 }
 
 static int open_disk(struct gm_stores *stores, const struct gm_stores_config *config, char *why,
                      size_t why_size)
 {
-    const uint64_t bytes = config->disk & ~(GM_CHUNK_MIN - 1);
-    if (!config->disk_dir || !*config->disk_dir)
+    const bool is_wanted = config->disk_dir && *config->disk_dir;
+    const char *dir = is_wanted ? config->disk_dir : "(the file of the daemon before)";
+    uint64_t bytes = is_wanted ? config->disk & ~(GM_CHUNK_MIN - 1) : 0;
+    stores->cap[GM_TIER_DISK] = (uint32_t)(bytes >> GM_CHUNK_SHIFT);
+    const int fd = claim_file(stores, GM_KEPT_DISK, &bytes);
+    if (!is_wanted && fd < 0)
         return 0;
     if (bytes == 0) {
-        snprintf(why, why_size, "--disk %s: at least 2 MiB are needed", config->disk_dir);
+        snprintf(why, why_size, "--disk %s: at least 2 MiB are needed", dir);
         return -EINVAL;
     }
     int error = bytes <= INT64_MAX ? gm_pages_open(&stores->on_disk, bytes) : -ENOMEM;
@@ -784,12 +897,15 @@ static int open_disk(struct gm_stores *stores, const struct gm_stores_config *co
         }
     }
     if (error) {
-        snprintf(why, why_size, "--disk %s: out of memory for its tables", config->disk_dir);
+        snprintf(why, why_size, "--disk %s: out of memory for its tables", dir);
         return error;
     }
-    error = gm_disk_open(&stores->disk, stores->system, config->disk_dir, bytes, why, why_size);
+    error = fd >= 0 ? gm_disk_adopt(&stores->disk, stores->system, fd, bytes, why, why_size)
+                    : gm_disk_open(&stores->disk, stores->system, dir, bytes, why, why_size);
     if (error == 0)
         gm_pages_add(&stores->on_disk, stores->on_disk.max_pages);
+    if (error == 0 && fd < 0)
+        error = keep_file(stores, GM_KEPT_DISK, stores->disk.fd, why, why_size);
     return error;
 }
 
@@ -843,7 +959,9 @@ int gm_stores_open(struct gm_stores **out, uv_loop_t *loop, struct gm_hostpool *
     stores->keep_ms = config->keep_ms ? config->keep_ms : KEEP_MS;
     stores->on_done = on_done;
     stores->arg = arg;
-    stores->disk.fd = -1;
+    stores->disk.fd = stores->paged_fd = -1;
+    stores->kept = config->kept;
+    stores->gpu = config->gpu;
     for (int i = 0; i < CREWS; i++) {
         struct crew *crew = &stores->crews[i];
         crew->stores = stores;
@@ -883,11 +1001,15 @@ void gm_stores_close(struct gm_stores *stores)
     }
     for (unsigned tier = 0; tier < GM_TIERS; tier++)
         free(stores->jobs[tier]);
+    gm_kept_drop(stores->kept, GM_KEPT_DISK, stores->gpu, 0);
     gm_disk_close(&stores->disk);
     gm_pages_close(&stores->on_disk);
     free(stores->bounce);
     if (stores->map)
         munmap(stores->map, stores->map_bytes);
+    gm_kept_drop(stores->kept, GM_KEPT_PAGED, stores->gpu, 0);
+    if (stores->paged_fd >= 0)
+        close(stores->paged_fd);
     gm_pages_close(&stores->paged);
     free(stores->slabs);
     uv_close((uv_handle_t *)&stores->wake, free_stores);

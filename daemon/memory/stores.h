@@ -8,6 +8,9 @@
  *            or ahead of that as far as gm_stores_want says
  *   disk     one unnamed file (disk.h)
  *
+ * Where both are to outlive the daemon (kept.h), paged memory is a file in memory, and what a daemon
+ * before had is taken over, as large as it was: pages beyond the cap go as they become free.
+ *
  * Each hands out 2 MiB pages in chains (pages.h). Workers copy a chunk's chain by pieces, so that
  * several share a chunk (measured: 16 threads copy 56 GB/s, one 7). The disk has threads of its
  * own, so no copy in memory waits behind it. They have bounce buffers: direct I/O cannot use memory
@@ -18,7 +21,7 @@
  * back to the system, by whole slabs.
  *
  * Called by the engine on the loop thread. It takes the pages of both ends before a copy, so no
- * copy waits for pages. Calls hostpool, pages and disk.
+ * copy waits for pages. Calls hostpool, pages, disk and kept.
  */
 /* clang-format on */
 #ifndef GM_DAEMON_MEMORY_STORES_H
@@ -41,6 +44,8 @@ struct gm_stores_config {
     unsigned workers;     /* 0: as many as processors, 2 to 16 */
     unsigned keep_ms;     /* free paged memory goes back to the system after so long, or after up
                              to twice that if it was wanted; 0: 10 s */
+    struct gm_kept *kept; /* NULL: nothing outlives the daemon */
+    uint32_t gpu;         /* ... as which GPU's */
     const struct gm_system *system; /* NULL: the real one */
 };
 
@@ -65,6 +70,9 @@ void gm_stores_keep(struct gm_stores *stores, enum gm_tier tier, uint32_t *next)
 /* Take pages for `bytes` in `tier` (PINNED, PAGED or DISK); GM_NONE: too few are free. */
 uint32_t gm_stores_take(struct gm_stores *stores, enum gm_tier tier, uint64_t bytes);
 void gm_stores_free(struct gm_stores *stores, enum gm_tier tier, uint32_t page);
+/* Take a chain as it lies there, of the daemon before. False, and nothing is taken: it is none of
+ * `bytes`, or not free. So it may be an attack. */
+bool gm_stores_adopt(struct gm_stores *stores, enum gm_tier tier, uint32_t page, uint64_t bytes);
 uint64_t gm_stores_cap(const struct gm_stores *stores, enum gm_tier tier);
 uint64_t gm_stores_used(const struct gm_stores *stores, enum gm_tier tier);
 

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "daemon/memory/kept.h"
 #include "daemon/memory/stores.h"
 
 #define MIB (1ull << 20)
@@ -60,6 +61,7 @@ static struct {
     size_t mapped_bytes;
     int fd;
     int flags; /* of the last open_unnamed */
+    struct gm_kept *kept;
 } fault;
 
 static void *faulty_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
@@ -246,6 +248,7 @@ static int open_stores(struct world *w, uint64_t paged, const char *dir, uint64_
                                             .disk = disk,
                                             .workers = fault.workers,
                                             .keep_ms = fault.keep_ms,
+                                            .kept = fault.kept,
                                             .system = &faulty};
     int error = gm_stores_open(&w->stores, &w->loop, &w->pool, &config, on_done, w, why, why_size);
     fault.writes = fault.reads = 0; /* the probe's */
@@ -260,6 +263,12 @@ static void open_world_as_told(struct world *w, uint64_t paged, uint64_t disk)
         fail_msg("%d: %s", error, why);
 }
 
+/* Paged memory is to outlive the daemon: it is a file. */
+static void keep_paged(void)
+{
+    assert_int_equal(gm_kept_open(&fault.kept), 0);
+}
+
 static void open_world(struct world *w, uint64_t pinned, uint64_t paged, uint64_t disk)
 {
     open_pool(w, pinned);
@@ -269,6 +278,7 @@ static void open_world(struct world *w, uint64_t pinned, uint64_t paged, uint64_
 static void close_world(struct world *w)
 {
     gm_stores_close(w->stores);
+    gm_kept_close(fault.kept);
     gm_hostpool_close(&w->pool);
     uv_run(&w->loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&w->loop), 0);

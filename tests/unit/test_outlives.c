@@ -23,6 +23,7 @@
 #include "common/chunk.h"
 #include "daemon/memory/files.h"
 #include "daemon/memory/frames.h"
+#include "daemon/memory/stores.h"
 
 #define PATIENCE_MS 60000
 #define GPU 3u /* as which the frames are kept */
@@ -91,6 +92,7 @@ static struct {
     struct gm_kept *kept;
     uv_loop_t loop;
     struct gm_hostpool pool;
+    struct gm_stores *stores;
     struct gm_frames frames;
     CUcontext context;
 } one;
@@ -482,12 +484,182 @@ static void test_pinned_full(void **state)
     daemon_is(pins_too_many);
 }
 
+/* ---- paged memory and disk ---- */
+
+static struct {
+    uint32_t paged[4], disk[2], paged_chains[128], disk_chains[128];
+} * below;
+static uint32_t n_copied;
+
+static void on_copied(void *arg, uint32_t chunk, int error)
+{
+    (void)arg;
+    (void)chunk;
+    require(error == 0);
+    n_copied++;
+}
+
+static void open_tiers(uint64_t paged, const char *dir, uint64_t disk)
+{
+    char why[256] = "";
+    const struct gm_stores_config config = {.paged = paged,
+                                            .disk_dir = dir,
+                                            .disk = disk,
+                                            .workers = 2,
+                                            .keep_ms = 30,
+                                            .kept = one.kept,
+                                            .gpu = GPU};
+    if (gm_stores_open(&one.stores, &one.loop, &one.pool, &config, on_copied, NULL, why,
+                       sizeof why) != 0) {
+        fprintf(stderr, "%s\n", why);
+        _exit(1);
+    }
+    gm_stores_keep(one.stores, GM_TIER_PAGED, below->paged_chains);
+    gm_stores_keep(one.stores, GM_TIER_DISK, below->disk_chains);
+    gm_hostpool_want(&one.pool, 4 * GM_SLAB_BYTES);
+    while (gm_hostpool_size(&one.pool) < 4 * GM_SLAB_BYTES)
+        uv_run(&one.loop, UV_RUN_ONCE);
+}
+
+/* A slab of memory with a number in it goes to or comes from a lower tier. */
+static uint32_t lower(uint32_t number, enum gm_tier tier)
+{
+    const uint32_t page = gm_hostpool_take(&one.pool, GM_SLAB_BYTES);
+    const uint32_t to = gm_stores_take(one.stores, tier, GM_SLAB_BYTES), before = n_copied;
+    require(page != GM_NONE && to != GM_NONE);
+    write_at(at(page), GM_SLAB_BYTES, number);
+    gm_stores_copy(one.stores, number, GM_TIER_PINNED, page, tier, to, GM_SLAB_BYTES);
+    while (n_copied == before)
+        uv_run(&one.loop, UV_RUN_ONCE);
+    gm_hostpool_free(&one.pool, page);
+    return to;
+}
+
+static void raise_again(uint32_t number, enum gm_tier tier, uint32_t from)
+{
+    const uint32_t page = gm_hostpool_take(&one.pool, GM_SLAB_BYTES), before = n_copied;
+    require(page != GM_NONE);
+    gm_stores_copy(one.stores, number, tier, from, GM_TIER_PINNED, page, GM_SLAB_BYTES);
+    while (n_copied == before)
+        uv_run(&one.loop, UV_RUN_ONCE);
+    require(is_at(at(page), GM_SLAB_BYTES, number));
+    gm_hostpool_free(&one.pool, page);
+}
+
+/* The open file whose name begins so. */
+static struct stat file_of(const char *begin)
+{
+    struct stat is = {0};
+    for (int fd = 3; fd < 64; fd++) {
+        char file[32], name[128] = "";
+        snprintf(file, sizeof file, "/proc/self/fd/%d", fd);
+        if (readlink(file, name, sizeof name - 1) > 0 && strncmp(name, begin, strlen(begin)) == 0 &&
+            fstat(fd, &is) == 0)
+            break;
+    }
+    return is;
+}
+
+static uint64_t memory_of_paged(void)
+{
+    return (uint64_t)file_of("/memfd:gpumux-paged").st_blocks * 512;
+}
+
+static void run_until_held(uint64_t bytes)
+{
+    for (int i = 0; i < PATIENCE_MS && memory_of_paged() != bytes; i++) {
+        usleep(1000);
+        uv_run(&one.loop, UV_RUN_NOWAIT);
+    }
+    require(memory_of_paged() == bytes);
+    require(gm_stores_held(one.stores) == bytes);
+}
+
+static void lowers(void)
+{
+    open_tiers(4 * GM_SLAB_BYTES, folder, 2 * GM_SLAB_BYTES);
+    require(gm_stores_cap(one.stores, GM_TIER_PAGED) == 4 * GM_SLAB_BYTES);
+    for (uint32_t i = 0; i < 4; i++)
+        below->paged[i] = lower(100 + i, GM_TIER_PAGED);
+    for (uint32_t i = 0; i < 2; i++)
+        below->disk[i] = lower(200 + i, GM_TIER_DISK);
+    gm_stores_free(one.stores, GM_TIER_PAGED, below->paged[1]); /* it may have memory yet */
+}
+
+/* With less of everything: what lies there stays, and the rest goes. */
+static void raises(void)
+{
+    open_tiers(GM_SLAB_BYTES, NULL, 0);
+    require(gm_stores_cap(one.stores, GM_TIER_PAGED) == 4 * GM_SLAB_BYTES);
+    require(gm_stores_cap(one.stores, GM_TIER_DISK) == 2 * GM_SLAB_BYTES);
+    require(!gm_stores_adopt(one.stores, GM_TIER_PAGED, below->paged[0], GM_CHUNK_MIN));
+    require(!gm_stores_adopt(one.stores, GM_TIER_PAGED, GM_NONE, GM_CHUNK_MIN));
+    require(!gm_stores_adopt(one.stores, GM_TIER_NONE, below->paged[0], GM_SLAB_BYTES));
+    require(!gm_stores_adopt(one.stores, GM_TIER_PINNED, 0, GM_CHUNK_MIN));
+    for (uint32_t i = 0; i < 4; i++)
+        require(i == 1 ||
+                gm_stores_adopt(one.stores, GM_TIER_PAGED, below->paged[i], GM_SLAB_BYTES));
+    require(!gm_stores_adopt(one.stores, GM_TIER_PAGED, below->paged[3], GM_SLAB_BYTES));
+    for (uint32_t i = 0; i < 2; i++)
+        require(gm_stores_adopt(one.stores, GM_TIER_DISK, below->disk[i], GM_SLAB_BYTES));
+    run_until_held(3 * GM_SLAB_BYTES);
+    for (uint32_t i = 0; i < 4; i++)
+        if (i != 1)
+            raise_again(100 + i, GM_TIER_PAGED, below->paged[i]);
+    for (uint32_t i = 0; i < 2; i++)
+        raise_again(200 + i, GM_TIER_DISK, below->disk[i]);
+    require(gm_stores_take(one.stores, GM_TIER_PAGED, GM_SLAB_BYTES) == GM_NONE);
+    require(gm_stores_cap(one.stores, GM_TIER_PAGED) == 3 * GM_SLAB_BYTES);
+    gm_stores_free(one.stores, GM_TIER_PAGED, below->paged[3]);
+    require(gm_stores_cap(one.stores, GM_TIER_PAGED) == 2 * GM_SLAB_BYTES);
+    gm_stores_free(one.stores, GM_TIER_PAGED, below->paged[0]);
+    run_until_held(GM_SLAB_BYTES);
+    gm_stores_free(one.stores, GM_TIER_DISK, below->disk[0]);
+    require(gm_stores_cap(one.stores, GM_TIER_DISK) == GM_SLAB_BYTES);
+}
+
+/* With more: what lies there stays. */
+static void raises_more(void)
+{
+    open_tiers(6 * GM_SLAB_BYTES, folder, 3 * GM_SLAB_BYTES);
+    require(gm_stores_cap(one.stores, GM_TIER_PAGED) == 6 * GM_SLAB_BYTES);
+    require(gm_stores_cap(one.stores, GM_TIER_DISK) == 3 * GM_SLAB_BYTES);
+    char name[96];
+    snprintf(name, sizeof name, "%s/#", folder);
+    require(file_of(name).st_size == 3 * GM_SLAB_BYTES); /* it has its room */
+    require(gm_stores_adopt(one.stores, GM_TIER_PAGED, below->paged[2], GM_SLAB_BYTES));
+    require(gm_stores_adopt(one.stores, GM_TIER_DISK, below->disk[1], GM_SLAB_BYTES));
+    for (uint32_t i = 0; i < 5; i++)
+        lower(300 + i, GM_TIER_PAGED);
+    for (uint32_t i = 0; i < 2; i++)
+        lower(400 + i, GM_TIER_DISK);
+    raise_again(102, GM_TIER_PAGED, below->paged[2]);
+    raise_again(201, GM_TIER_DISK, below->disk[1]);
+    gm_stores_close(one.stores); /* an end after which nobody comes: nothing is left there */
+}
+
+static void finds_none(void)
+{
+    require(count(GM_KEPT_PAGED) == 0 && count(GM_KEPT_DISK) == 0);
+}
+
+static void test_below(void **state)
+{
+    (void)state;
+    below = mmap(NULL, sizeof *below, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(below != MAP_FAILED);
+    daemon_is(lowers);
+    daemon_is(raises);
+    daemon_is(raises_more);
+    daemon_is(finds_none);
+}
+
 #define OUTLIVES(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {OUTLIVES(test_frames), OUTLIVES(test_no_frames),
-                                       OUTLIVES(test_full), OUTLIVES(test_pinned),
-                                       OUTLIVES(test_pinned_full)};
+    const struct CMUnitTest tests[] = {OUTLIVES(test_frames),      OUTLIVES(test_no_frames),
+                                       OUTLIVES(test_full),        OUTLIVES(test_pinned),
+                                       OUTLIVES(test_pinned_full), OUTLIVES(test_below)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
