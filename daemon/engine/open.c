@@ -331,9 +331,11 @@ static void check_keeping(struct gm_engine *engine)
     }
     if (engine->pool.is_registered)
         why = "it has no memory handles on the host";
-    else if (!gm_files_hold_slabs((uint32_t)gm_least(slabs, UINT32_MAX)))
-        why = "pinned memory needs a file for each 32 MiB, and LimitNOFILE or ulimit -n allows too "
-              "few: raise it, or lower --pinned";
+    else if (!gm_files_hold_slabs((uint32_t)gm_least(slabs, UINT32_MAX),
+                                  gm_kept_room(engine->config.kept)))
+        why =
+            "pinned memory needs a file for each 32 MiB, and LimitNOFILE or ulimit -n, its own or "
+            "gpumux-keeper's, allows too few: raise it, or lower --pinned";
     else if (engine->config.paged > 0 && is_memory_strict())
         why = "with vm.overcommit_memory=2 paged memory cannot; leave out --paged";
     if (!why) {

@@ -10,7 +10,7 @@ static uint32_t limit = UINT32_MAX;
 static uint32_t for_frames = UINT32_MAX;
 static uint32_t of_frame = 1;
 static atomic_uint frames, slabs;
-static uint32_t for_slabs;
+static uint32_t for_slabs, by_keeper = UINT32_MAX;
 
 void gm_files_init(uint64_t most)
 {
@@ -38,15 +38,19 @@ static uint32_t left_now(void)
 uint32_t gm_files_divide(void)
 {
     const uint32_t left = left_now() + atomic_load(&frames) * of_frame, programs = left / 3;
+    const uint32_t kept = by_keeper - for_slabs; /* programs have some there, too */
     for_frames = (left - programs) / of_frame;
+    if (by_keeper < UINT32_MAX && for_frames > kept - kept / 3)
+        for_frames = kept - kept / 3;
     return programs;
 }
 
-bool gm_files_hold_slabs(uint32_t n)
+bool gm_files_hold_slabs(uint32_t n, uint32_t kept)
 {
-    if (n != for_slabs && n > gm_files_left() / 4)
+    if (n > kept / 4 || (n != for_slabs && n > gm_files_left() / 4))
         return false;
     for_slabs = n;
+    by_keeper = kept;
     return true;
 }
 

@@ -40,9 +40,9 @@ uint32_t gm_files_divide(void);
 uint32_t gm_files_for_frames(void);
 
 /* Each slab of pinned memory will have a file: `n` at most, of all GPUs. They are for nothing else
- * from now on. False: that would be more than a quarter of what is left, and none is to have one.
- */
-bool gm_files_hold_slabs(uint32_t n);
+ * from now on, here and at the keeper, which holds each file of memory, too, and `kept` in all.
+ * False: that would be more than a quarter of what is left, and none is to have one. */
+bool gm_files_hold_slabs(uint32_t n, uint32_t kept);
 /* One has its file, or has it no more. */
 void gm_files_add_slab(void);
 void gm_files_drop_slab(void);

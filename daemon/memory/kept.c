@@ -179,7 +179,9 @@ void gm_kept_drop(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, ui
 
 uint32_t gm_kept_room(const struct gm_kept *kept)
 {
-    return gm_kept_is_connected(kept) ? kept->keeper.room : UINT32_MAX;
+    if (!gm_kept_is_connected(kept))
+        return UINT32_MAX;
+    return kept->keeper.room + kept->put.n + kept->taken.n;
 }
 
 int gm_kept_claim(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint32_t slot,

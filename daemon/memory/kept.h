@@ -71,7 +71,7 @@ int gm_kept_put(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint
                 uint64_t id, int fd);
 /* It need not outlive the daemon any more. What was not put is no mistake. */
 void gm_kept_drop(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint32_t slot);
-/* How many more can be put; UINT32_MAX: nobody bounds them. */
+/* How many can be put in all; UINT32_MAX: nobody bounds them. */
 uint32_t gm_kept_room(const struct gm_kept *kept);
 
 /* What the daemon before had put there, with its id: its descriptor is the caller's now, and counts

@@ -58,9 +58,9 @@ static void test_slabs(void **state)
         assert_true(dup(STDERR_FILENO) >= 0);
     const uint32_t used = (uint32_t)lowest(), left = 1000 - GM_FILES_KEPT - used;
     gm_files_init(1000);
-    assert_false(gm_files_hold_slabs(left / 4 + 1));
+    assert_false(gm_files_hold_slabs(left / 4 + 1, UINT32_MAX));
     assert_int_equal(gm_files_divide(), left / 3);
-    assert_true(gm_files_hold_slabs(left / 4));
+    assert_true(gm_files_hold_slabs(left / 4, UINT32_MAX));
     assert_int_equal(gm_files_divide(), (left - left / 4) / 3);
     const uint32_t frames = gm_files_for_frames();
     assert_int_equal(frames, left - left / 4 - (left - left / 4) / 3);
@@ -71,7 +71,13 @@ static void test_slabs(void **state)
     assert_int_equal(gm_files_divide(), (left - left / 4) / 3); /* they are counted once */
     assert_int_equal(gm_files_for_frames(), frames);
     assert_int_equal(gm_files_left_for_frames(), frames - 1);
-    assert_true(gm_files_hold_slabs(left / 4)); /* as another GPU asks */
+    assert_true(gm_files_hold_slabs(left / 4, UINT32_MAX)); /* as another GPU asks */
+    /* The keeper has fewer. */
+    assert_false(gm_files_hold_slabs(30, 100));
+    assert_true(gm_files_hold_slabs(25, 100));
+    assert_int_equal(gm_files_divide(), (left - 25) / 3);
+    assert_int_equal(gm_files_for_frames(), 50);
+    assert_int_equal(gm_files_left_for_frames(), 49);
     gm_files_drop_slab();
     gm_files_drop_frame();
     close(slab);
