@@ -983,6 +983,7 @@ int gm_stores_open(struct gm_stores **out, uv_loop_t *loop, struct gm_hostpool *
     stores->period_at = stores_now(stores);
     error = open_all(stores, config, why, why_size);
     if (error) {
+        stores->kept = NULL; /* what the daemon before had is for the next one */
         gm_stores_close(stores);
         return error;
     }

@@ -56,7 +56,7 @@ struct gm_stores_config {
 typedef void gm_stores_done(void *arg, uint32_t chunk, int error);
 
 /* Open the tiers below `pinned`. 0, or -errno with one line in `why` (no such folder, read-only,
- * ...). */
+ * ...); then what the daemon before had stays with the keeper. */
 int gm_stores_open(struct gm_stores **stores, uv_loop_t *loop, struct gm_hostpool *pinned,
                    const struct gm_stores_config *config, gm_stores_done *on_done, void *arg,
                    char *why, size_t why_size);

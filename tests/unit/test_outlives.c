@@ -586,6 +586,19 @@ static void lowers(void)
     gm_stores_free(one.stores, GM_TIER_PAGED, below->paged[1]); /* it may have memory yet */
 }
 
+/* A start that fails: the next one finds all. */
+static void fails(void)
+{
+    char why[256] = "";
+    const struct gm_stores_config config = {.paged = GM_SLAB_BYTES,
+                                            .disk_dir = folder,
+                                            .disk = 1ull << 60,
+                                            .kept = one.kept,
+                                            .gpu = GPU};
+    require(gm_stores_open(&one.stores, &one.loop, &one.pool, &config, on_copied, NULL, why,
+                           sizeof why) != 0);
+}
+
 /* With less of everything: what lies there stays, and the rest goes. */
 static void raises(void)
 {
@@ -649,6 +662,7 @@ static void test_below(void **state)
     below = mmap(NULL, sizeof *below, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(below != MAP_FAILED);
     daemon_is(lowers);
+    daemon_is(fails);
     daemon_is(raises);
     daemon_is(raises_more);
     daemon_is(finds_none);
