@@ -112,6 +112,7 @@ struct gm_stores {
     struct paged_slab *slabs;
     struct fill fill;
     uint32_t wanted; /* pages to have populated */
+    bool is_asked;   /* somebody said so: what the daemon before had and nobody took is free */
     uint32_t warm;   /* pages of slabs that are warm or filling */
     int refusal;     /* -errno: the system gave no memory for the last slabs */
     bool is_resting; /* it did not: wait for gm_stores_want */
@@ -530,8 +531,9 @@ void gm_stores_want(struct gm_stores *stores, uint64_t bytes)
     const uint32_t all = stores->paged.pages, wanted = pages < all ? (uint32_t)pages : all;
 
     roll_period(stores);
-    if (wanted < stores->wanted)
+    if (wanted < stores->wanted || !stores->is_asked)
         start_trimming(stores);
+    stores->is_asked = true;
     if (wanted > stores->most)
         stores->most = wanted;
     stores->wanted = wanted;
@@ -803,7 +805,6 @@ static void find_memory(struct gm_stores *stores)
         else
             slab = (uint32_t)((uint64_t)data / GM_SLAB_BYTES) - 1;
     }
-    start_trimming(stores);
 }
 
 /* The paged tier's range: of a file in memory if it is to outlive the daemon. -errno. */

@@ -70,7 +70,8 @@ void gm_stores_keep(struct gm_stores *stores, enum gm_tier tier, uint32_t *next)
 /* Take pages for `bytes` in `tier` (PINNED, PAGED or DISK); GM_NONE: too few are free. */
 uint32_t gm_stores_take(struct gm_stores *stores, enum gm_tier tier, uint64_t bytes);
 void gm_stores_free(struct gm_stores *stores, enum gm_tier tier, uint32_t page);
-/* Take a chain as it lies there, of the daemon before. False, and nothing is taken: it is none of
+/* Take a chain as it lies there, of the daemon before: all of them before anything else is asked of
+ * these stores, or what is left is free. False, and nothing is taken: it is none of
  * `bytes`, or not free. So it may be an attack. */
 bool gm_stores_adopt(struct gm_stores *stores, enum gm_tier tier, uint32_t page, uint64_t bytes);
 uint64_t gm_stores_cap(const struct gm_stores *stores, enum gm_tier tier);

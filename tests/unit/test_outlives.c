@@ -615,6 +615,10 @@ static void raises(void)
     require(!gm_stores_adopt(one.stores, GM_TIER_PAGED, below->paged[3], GM_SLAB_BYTES));
     for (uint32_t i = 0; i < 2; i++)
         require(gm_stores_adopt(one.stores, GM_TIER_DISK, below->disk[i], GM_SLAB_BYTES));
+    for (int i = 0; i < 100; i++, usleep(1000)) /* not before it can know what is used */
+        uv_run(&one.loop, UV_RUN_NOWAIT);
+    require(memory_of_paged() == 4 * GM_SLAB_BYTES);
+    gm_stores_want(one.stores, 0);
     run_until_held(3 * GM_SLAB_BYTES);
     for (uint32_t i = 0; i < 4; i++)
         if (i != 1)
