@@ -61,7 +61,9 @@ turns = {pid: [event for event in slices if event["name"] in ("running", "idle i
 for pid in pids:
     assert len(turns[pid]) >= 4 and any(event["name"].startswith("waiting") for event in programs[pid]), programs[pid]
 both = max(min(event["ts"] for event in programs[pid] if event["name"].startswith("waiting")) for pid in pids)
-apart = {pid: [event for event in turns[pid] if event["ts"] >= both] for pid in pids}  # before, they fit
+last = min(max(event["ts"] for event in turns[pid] if event["name"] == "running") for pid in pids)
+# Before and behind these they fit: a program allocates and frees piece by piece.
+apart = {pid: [event for event in turns[pid] if both <= event["ts"] < last] for pid in pids}
 assert all(len(apart[pid]) >= 3 for pid in pids), apart
 for one in apart[pids[0]]:
     for two in apart[pids[1]]:
