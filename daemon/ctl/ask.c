@@ -93,7 +93,9 @@ static int reach(const char *path, struct mux_question *ask, int *code)
         explain(ask, NO_ANSWER, PATIENCE_S);
         ask->is_away = true;
     } else if (is_failure) {
-        explain(ask, "gpumuxd cannot be reached (%s)", tried);
+        explain(ask,
+                "gpumuxd cannot be reached (%s): ask its owner, or start one with gpumuxd --user",
+                tried);
     } else {
         explain(ask, "gpumuxd is not running (%s): %s", tried, advice(path));
         *code = MUX_DOWN;

@@ -36,7 +36,9 @@ int gm_machine_find_gpus(uint32_t gpus[GM_GPUS_MAX], uint32_t *n, char *why, siz
     if (result == CUDA_SUCCESS)
         result = cuda.cuDeviceGetCount(&count);
     if (result != CUDA_SUCCESS || count == 0) {
-        snprintf(why, why_size, "the CUDA driver cannot start (%s): is a GPU present and usable?",
+        snprintf(why, why_size,
+                 "the CUDA driver cannot start (%s): mux-ctl doctor says "
+                 "what is wrong",
                  gm_cuda_text(&cuda, result));
         error = -ENODEV;
     } else if (count > (int)GM_GPUS_MAX) {

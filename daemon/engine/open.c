@@ -97,7 +97,8 @@ static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
     if (result == CUDA_SUCCESS)
         result = cuda->cuDeviceGetCount(&count);
     if (result != CUDA_SUCCESS) {
-        snprintf(why, why_size, "the CUDA driver does not start (%s): is a GPU present and usable?",
+        snprintf(why, why_size,
+                 "the CUDA driver does not start (%s): mux-ctl doctor says what is wrong",
                  gm_cuda_text(cuda, result));
         return -ENODEV;
     }

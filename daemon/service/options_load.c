@@ -11,6 +11,7 @@
 
 #include "common/args.h"
 #include "common/log.h"
+#include "common/nearest.h"
 #include "common/sock.h"
 #include "daemon/service/handover.h"
 
@@ -42,8 +43,18 @@ int gm_options_set(struct gm_options *options, const char *name, const char *tex
     char shown[64];
     const struct gm_option_row *row = find_row(name, strlen(name));
     if (!row) {
-        snprintf(why, why_size, "no option has the name \"%s\": gpumuxd --help lists them",
-                 gm_option_show(name, shown));
+        struct gm_nearest nearest;
+        gm_nearest_begin(&nearest, name, strlen(name));
+        for (size_t i = 0; i < GM_OPTIONS; i++)
+            if (gm_option_rows[i].place != GM_PLACE_LINE)
+                gm_nearest_look(&nearest, gm_option_rows[i].name);
+        gm_option_show(name, shown);
+        if (nearest.best)
+            snprintf(why, why_size, "no option has the name \"%s\": did you mean %s?", shown,
+                     nearest.best);
+        else
+            snprintf(why, why_size, "no option has the name \"%s\": gpumuxd --help lists them",
+                     shown);
         return -ENOENT;
     }
     if (row->place == GM_PLACE_LINE) {

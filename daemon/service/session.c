@@ -199,7 +199,8 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
 
     if (gm_wire_common(body->oldest, body->newest) == 0) {
         snprintf(text, sizeof text,
-                 "the client speaks protocol versions %u to %u, this gpumuxd %u to %u",
+                 "the client speaks protocol versions %u to %u, this gpumuxd %u to %u: install the "
+                 "same gpumux version of both",
                  body->oldest, body->newest, GM_WIRE_OLDEST, GM_WIRE_VERSION);
         gm_session_end(session, GM_REFUSE_VERSION, text);
         return;

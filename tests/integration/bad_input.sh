@@ -327,6 +327,45 @@ what="run without a program"
 expect 1 "which program?" "$ctl" run --
 what="run with an option of ours"
 expect 1 "unknown option --fast" "$ctl" run --fast true
+# --- the ten mistakes of every day: one line each, which says what to do ---
+
+what="1: a typo in a verb"
+expect 1 "unknown command \"pasue\": did you mean pause?" "$ctl" pasue 812
+what="2: a wrong pid"
+expect 1 "pid $$ is no program that shares the GPU: mux-ctl ps lists them" "$ctl" pause $$
+what="3: the daemon is down"
+expect 3 "gpumuxd is not running ($dir/none: No such file or directory): start one there, with" "$ctl" --socket "$dir/none" status
+what="4: no permission"
+if [ "$(id -u)" = 0 ] && command -v setpriv > /dev/null && setpriv --reuid 65534 --clear-groups -- "$ctl" version > /dev/null 2>&1; then
+    chmod 755 "$dir"
+    expect 1 "config: only root and the daemon's own user may have it read its configuration" \
+        setpriv --reuid 65534 --clear-groups -- "$ctl" config reload
+    chmod 600 "$GPUMUX_SOCKET"
+    expect 1 "Permission denied): ask its owner, or start one with gpumuxd --user" \
+        setpriv --reuid 65534 --clear-groups -- "$ctl" status
+    chmod 666 "$GPUMUX_SOCKET"
+    chmod 700 "$dir"
+fi
+what="5: no GPU"
+expect 1 "mux-ctl doctor says what is wrong" env SIMCUDA_FAIL=cuInit:1=100 SIMCUDA_DIR="$dir/place" \
+    "$daemon" --socket "$dir/other" --pinned 64M
+what="6: a bad size"
+expect 1 "--cap: \"12Q\" is not a size (for example 6G), nor none" "$ctl" run --cap 12Q -- true
+what="7: a full disk"
+expect 1 "TiB asked for, " env SIMCUDA_DIR="$dir/place" "$daemon" --log-level error --socket "$dir/other" $small --pinned 288M --disk "$dir:400T"
+grep -q 'free there; ask for less$' "$dir/stderr" || bad "$what: $(cat "$dir/stderr")"
+what="8: an old shim"
+if command -v perl > /dev/null; then
+    old=$(printf '%02x00' $((wire - 1)))
+    client_is "install the same gpumux version of both" "b0000000${old}0100""0000000000000000$body${old}${old}00000000"
+fi
+what="9: a second daemon"
+expect 1 "another gpumuxd (pid $pid) serves $GPUMUX_SOCKET: stop it, or choose another --socket" "$daemon" --socket "$GPUMUX_SOCKET"
+what="10: an unknown key"
+printf 'gpu-bugdet = 1G\n' > "$conf"
+expect 1 "$conf:1: no option has the name \"gpu-bugdet\": did you mean gpu-budget?" "$daemon" --check --config "$conf"
+rm -rf "$dir/place" && mkdir "$dir/place"
+
 lib=$shim
 [ -f "$lib" ] || lib=$BUILD/tests/simcuda/libcuda.so.1 # a sanitizer build has no shim; nothing is started here
 what="run of what is not there"

@@ -35,7 +35,7 @@ grep -q ' came to the GPU; all of 1 program is there$' "$dir/said" || fail "$(ca
 within "$patience" on_gpu -eq $whole || fail "it is not on the GPU"
 has_state idle idle || fail "it has a turn that it did not want: $(app_of "$(pid_of idle)")"
 "$ctl" prefetch 1 > "$dir/said" 2>&1 && fail "pid 1 was fetched"
-grep -q '^mux-ctl: prefetch: pid 1 is no program that shares the GPU$' "$dir/said" || fail "$(cat "$dir/said")"
+grep -q '^mux-ctl: prefetch: pid 1 is no program that shares the GPU: mux-ctl ps lists them$' "$dir/said" || fail "$(cat "$dir/said")"
 touch "$dir/go"
 expect_pass idle
 

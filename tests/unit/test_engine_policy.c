@@ -737,11 +737,12 @@ static void test_selections(void **state)
     unsigned before = notes;
     assert_int_equal(set(0, (struct gm_set_request){.selects = GM_SET_PID, .pid = 104}, "paused"),
                      -ENOENT);
-    assert_string_equal(why, "pid 104 is no program that shares the GPU");
+    assert_string_equal(why, "pid 104 is no program that shares the GPU: mux-ctl ps lists them");
     assert_int_equal(
         set(0, (struct gm_set_request){.selects = GM_SET_COMMAND, .command = "x*"}, "paused"),
         -ENOENT);
-    assert_string_equal(why, "no program that shares the GPU has the name \"x*\"");
+    assert_string_equal(
+        why, "no program that shares the GPU has the name \"x*\": mux-ctl ps lists them");
     assert_int_equal(set(0, (struct gm_set_request){.selects = GM_SET_UID, .uid = 77}, "paused"),
                      -ENOENT);
     assert_int_equal(notes, before);

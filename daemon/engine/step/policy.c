@@ -583,10 +583,12 @@ static int refuse_none(const struct gm_set_request *request, bool has_others, ch
     if (has_others)
         return refuse(-EPERM, why, size, "that is another user's program: only root may set it");
     if (request->selects == GM_SET_PID)
-        return refuse(-ENOENT, why, size, "pid %d is no program that shares the GPU",
+        return refuse(-ENOENT, why, size,
+                      "pid %d is no program that shares the GPU: mux-ctl ps lists them",
                       (int)request->pid);
     if (request->selects == GM_SET_COMMAND)
-        return refuse(-ENOENT, why, size, "no program that shares the GPU has the name \"%s\"",
+        return refuse(-ENOENT, why, size,
+                      "no program that shares the GPU has the name \"%s\": mux-ctl ps lists them",
                       request->command);
     return refuse(-ENOENT, why, size, "no such program shares the GPU now");
 }
