@@ -71,8 +71,11 @@ _Static_assert(sizeof(struct gm_slot) == GM_CACHE_PAIR, "its own lines of cache"
 
 /* Programs that allocate and free in each step do so in a few dozen sizes. */
 #define GM_SPARES_MAX 64u
-/* In a word of gm_stat.spares: neither side may take this one (any more). */
+/* In a word of gm_stat.spares: neither side may take this one (any more). With OWN the program says
+ * so, else the daemon: the next one goes on with what that had begun to take, and with nothing of
+ * the program's own. */
 #define GM_SPARE_BUSY 1u
+#define GM_SPARE_OWN 2u
 
 /* In gm_ctl.is_counting: it may have to mark some day, so what graphs touch is to be noted. */
 #define GM_MAY_COUNT (1u << 31)

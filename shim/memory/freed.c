@@ -42,10 +42,10 @@ static bool gm_freed_has_word(const struct gm_freed *freed)
  * the daemon may take the range. */
 static void gm_freed_say(const struct gm_freed *freed)
 {
-    const uint64_t number = ++gm_freed_puts << 1 & (GM_CHUNK_MIN - 1);
+    const uint64_t number = ++gm_freed_puts << 2 & (GM_CHUNK_MIN - 1);
     atomic_store(&gm_freed_span[freed->word], freed->alloc.span);
     atomic_store(gm_freed_word(freed->word),
-                 freed->alloc.va | number | (freed->is_coming ? GM_SPARE_BUSY : 0));
+                 freed->alloc.va | number | (freed->is_coming ? GM_SPARE_BUSY | GM_SPARE_OWN : 0));
 }
 
 /* With the lock held. False: all words are taken, or there is no host memory. */
@@ -94,7 +94,7 @@ static bool gm_freed_swap(const struct gm_freed *freed, bool is_busy)
     uint64_t word = atomic_load(gm_freed_word(freed->word));
     return (word & GM_SPARE_BUSY) == 0 &&
            atomic_compare_exchange_strong(gm_freed_word(freed->word), &word,
-                                          is_busy ? word | GM_SPARE_BUSY : 0);
+                                          is_busy ? word | GM_SPARE_BUSY | GM_SPARE_OWN : 0);
 }
 
 /* With the lock held. NULL: there is none with a word at `va`. */

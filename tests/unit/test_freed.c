@@ -43,6 +43,23 @@ static bool put(int gpu, uint64_t va, uint64_t bytes)
     return gm_freed_put(&alloc);
 }
 
+static _Atomic uint64_t *word_of(uint64_t va)
+{
+    for (uint32_t i = 0; i < GM_SPARES_MAX; i++)
+        if ((stat_area.spares[i] & ~(GM_CHUNK_MIN - 1)) == va)
+            return &stat_area.spares[i];
+    return NULL;
+}
+
+/* The word says that the program keeps the daemon from taking it, and not that the daemon took it.
+ */
+static bool is_own(uint64_t va)
+{
+    const _Atomic uint64_t *word = word_of(va);
+    const uint64_t both = GM_SPARE_BUSY | GM_SPARE_OWN;
+    return word != NULL && (*word & both) == both;
+}
+
 void gm_release_range(const struct gm_alloc *alloc, CUresult result)
 {
     if (gm_freed_has(alloc->va) || result != CUDA_SUCCESS)
@@ -54,6 +71,8 @@ CUresult gm_release_chunks(const struct gm_alloc *alloc)
 {
     if (!gm_freed_has(alloc->va))
         is_early = true; /* the driver finds it still */
+    if (!is_own(alloc->va))
+        is_early = true; /* another daemon would take it, beside the FREE that comes again */
     n_released++;
     released_bytes += alloc->span;
     last_released = alloc->va;
@@ -69,14 +88,6 @@ CUresult gm_mapper_release(uint64_t va, uint64_t bytes)
         is_early = true;
     n_unmapped++;
     return CUDA_SUCCESS;
-}
-
-static _Atomic uint64_t *word_of(uint64_t va)
-{
-    for (uint32_t i = 0; i < GM_SPARES_MAX; i++)
-        if ((stat_area.spares[i] & ~(GM_CHUNK_MIN - 1)) == va)
-            return &stat_area.spares[i];
-    return NULL;
 }
 
 /* The daemon takes it, if it may. */
@@ -167,6 +178,7 @@ static void test_daemon_takes(void **state)
     put(0, 0x2000000, 4 * MIB);
     assert_true(take_away(0x1000000));
     assert_false(take_away(0x1000000));
+    assert_false(is_own(0x1000000));
     assert_int_equal(gm_freed_sums(0, 0).ready_bytes, 4 * MIB);
     assert_true(gm_freed_has(0x1000000 + MIB)); /* the driver finds it still */
     assert_true(gm_freed_take(0, 4 * MIB, &va));
@@ -273,6 +285,7 @@ static void test_ahead(void **state)
     assert_true(gm_freed_has(range_ahead(0).va + 64 * MIB - 1));
     assert_false(gm_freed_take(0, 64 * MIB, &va));
     assert_false(take_away(range_ahead(0).va));
+    assert_true(is_own(range_ahead(0).va));
     assert_false(gm_freed_taken(range_ahead(0).va));
     gm_freed_release(-1);
     assert_int_equal(n_released, 1);
