@@ -116,22 +116,37 @@ static uint64_t slice_of(const struct gm_sched *s, const struct gm_sched_user *u
     return gm_sched_slice(s, a) * GM_SCHED_WEIGHT / a->policy.weight;
 }
 
-static void judge(struct gm_sched *s, struct gm_sched_user *user)
+/* `least`: by rank, the least on the account of who has the best app there, or at a worse rank. */
+static void judge(struct gm_sched *s, struct gm_sched_user *user,
+                  const uint64_t least[GM_RANKS + 1])
 {
-    if (user->best == GM_RANKS) {
-        user->is_yielding = false;
-        return;
-    }
-    const uint64_t most = user->is_yielding ? 0 : slice_of(s, user);
+    const bool was_yielding = user->is_yielding;
     user->is_yielding = false;
-    for (uint32_t i = 0; i < s->config.max_apps && !user->is_yielding; i++)
-        user->is_yielding = is_before(user, &s->users[i]) && ahead_ns(user, &s->users[i]) > most;
+    if (user->best == GM_RANKS || user->used_ns <= least[user->best + 1])
+        return;
+    user->is_yielding = was_yielding || user->used_ns - least[user->best + 1] > slice_of(s, user);
     s->has_yielding = s->has_yielding || user->is_yielding;
+}
+
+static void judge_all(struct gm_sched *s)
+{
+    uint64_t least[GM_RANKS + 1];
+    for (uint32_t rank = 0; rank <= GM_RANKS; rank++)
+        least[rank] = GM_TIME_NEVER;
+    for (uint32_t i = 0; i < s->config.max_apps; i++) {
+        const struct gm_sched_user *user = &s->users[i];
+        if (user->best < GM_RANKS && user->used_ns < least[user->best])
+            least[user->best] = user->used_ns;
+    }
+    for (uint32_t rank = GM_RANKS; rank-- > 0;)
+        least[rank] = least[rank] < least[rank + 1] ? least[rank] : least[rank + 1];
+    s->has_yielding = false;
+    for (uint32_t i = 0; i < s->config.max_apps; i++)
+        judge(s, &s->users[i], least);
 }
 
 void gm_sched_settle_users(struct gm_sched *s)
 {
-    s->has_yielding = false;
     for (uint32_t i = 0; i < s->config.max_apps; i++) {
         struct gm_sched_user *user = &s->users[i];
         user->was_wanting = user->is_wanting;
@@ -149,8 +164,7 @@ void gm_sched_settle_users(struct gm_sched *s)
         if (s->users[i].bytes < s->config.budget / SMALL)
             s->users[i].rate = 0;
     bound(s);
-    for (uint32_t i = 0; i < s->config.max_apps; i++)
-        judge(s, &s->users[i]);
+    judge_all(s);
 }
 
 /* When it begins to yield to `other`, or is not ahead of it any more. */
@@ -168,15 +182,22 @@ static uint64_t turns_at(const struct gm_sched *s, const struct gm_sched_user *u
     return gm_sum_or_never(s->now, (left * RATE + faster - slower - 1) / (faster - slower));
 }
 
+/* Only who runs comes to be ahead, or is caught up with by who runs. */
 uint64_t gm_sched_users_at(const struct gm_sched *s)
 {
     uint64_t at = GM_TIME_NEVER;
     if (s->n_users < 2 || s->decision.n_next == 0)
         return at;
-    for (uint32_t i = 0; i < s->config.max_apps; i++)
-        for (uint32_t k = 0; k < s->config.max_apps && s->users[i].best < GM_RANKS; k++) {
-            const uint64_t its = turns_at(s, &s->users[i], &s->users[k]);
+    for (uint32_t i = 0; i < s->config.max_apps; i++) {
+        if (s->users[i].rate == 0 || s->users[i].best == GM_RANKS)
+            continue;
+        for (uint32_t k = 0; k < s->config.max_apps; k++) {
+            const struct gm_sched_user *one = &s->users[i], *other = &s->users[k];
+            const uint64_t its = one->is_yielding ? GM_TIME_NEVER : turns_at(s, one, other);
+            const uint64_t others = other->is_yielding ? turns_at(s, other, one) : GM_TIME_NEVER;
             at = its < at ? its : at;
+            at = others < at ? others : at;
         }
+    }
     return at;
 }
