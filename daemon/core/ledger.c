@@ -127,7 +127,8 @@ void gm_ledger_init(struct gm_ledger *ledger, void *memory)
                                     .version = GM_LEDGER_VERSION,
                                     .max_apps = ledger->max_apps,
                                     .max_chunks = ledger->max_chunks,
-                                    .max_frames = ledger->max_frames};
+                                    .max_frames = ledger->max_frames,
+                                    .gpu = ledger->gpu};
     for (unsigned tier = 0; tier < GM_TIERS; tier++)
         head->pages[tier] = ledger->pages[tier];
     __atomic_store_n(&head->made, GM_LEDGER_MAGIC, __ATOMIC_RELEASE);
@@ -166,7 +167,8 @@ const char *gm_ledger_open(struct gm_ledger *ledger, void *memory, size_t bytes,
     *ledger = (struct gm_ledger){.words = memory,
                                  .max_apps = (uint32_t)head->max_apps,
                                  .max_chunks = (uint32_t)head->max_chunks,
-                                 .max_frames = (uint32_t)head->max_frames};
+                                 .max_frames = (uint32_t)head->max_frames,
+                                 .gpu = head->gpu};
     for (unsigned tier = 0; tier < GM_TIERS; tier++)
         ledger->pages[tier] = (uint32_t)head->pages[tier];
     const size_t size = gm_ledger_size(ledger);

@@ -59,6 +59,7 @@ struct gm_ledger_head {
     uint64_t magic, version;
     uint64_t max_apps, max_chunks, max_frames;
     uint64_t pages[GM_TIERS];
+    uint64_t gpu;  /* whose memory it is: of its name */
     uint64_t made; /* GM_LEDGER_MAGIC */
 };
 
@@ -75,6 +76,7 @@ struct gm_ledger {
     uint64_t *words;
     uint32_t max_apps, max_chunks, max_frames;
     uint32_t pages[GM_TIERS]; /* of each tier below the GPU */
+    uint64_t gpu;
     /* Tests: before each store. */
     void (*on_store)(void *arg, enum gm_ledger_kind kind, uint32_t slot);
     void *arg;

@@ -142,9 +142,11 @@
     X(SHUT)    /* an engine wants the gate closed */                                               \
     X(DRAINED) /* it answers that it is quiet */                                                   \
     X(KEEPS)   /* it answers that it is not */                                                     \
-    X(LET)     /* no engine wants the gate closed any more */
+    X(LET)     /* no engine wants the gate closed any more */                                      \
+    X(RUNS)    /* it has come back from the daemon before, and work of it may run */
 #define GM_CLIENT_TURNS(X)                                                                         \
     X(QUIET, LET, OPEN)                                                                            \
+    X(QUIET, RUNS, BUSY)                                                                           \
     X(OPEN, SHUT, CLOSING)                                                                         \
     X(CLOSING, DRAINED, QUIET)                                                                     \
     X(CLOSING, KEEPS, BUSY)                                                                        \

@@ -50,8 +50,10 @@ struct gm_sched_event {
     enum gm_sched_event_kind kind;
     uint32_t app; /* the engine's app id: 0 .. max_apps-1 */
     uint64_t bytes;
-    uint64_t ago_ns; /* IDLE: it is idle for so long already, and is not charged for that */
-    uint32_t user;   /* JOIN: whose it is, any number; turns go by user first */
+    uint64_t ago_ns;     /* IDLE: it is idle for so long already, and is not charged for that */
+    uint32_t user;       /* JOIN: whose it is, any number; turns go by user first */
+    uint32_t level;      /* JOIN: it was there before, at this level; 0: it is new */
+    uint64_t charged_ns; /* ... and was charged so much there */
 };
 
 /* What is said of an app, over what is inferred. */

@@ -226,14 +226,24 @@ static uint32_t enter_user(struct gm_sched *s, uint32_t user)
     return at;
 }
 
-static void app_joins(struct gm_sched *s, uint32_t id, uint32_t user)
+/* One that comes back stands where it stood, and has saved up nothing. */
+static void stand_again(struct gm_sched *s, struct gm_sched_app *a, uint32_t level,
+                        uint64_t charged_ns)
 {
-    struct gm_sched_app *a = &s->apps[id];
+    a->level = level < s->config.levels ? level : s->config.levels;
+    const uint64_t allotment = gm_sched_allotment(s, a);
+    a->level_run = charged_ns < allotment ? charged_ns : allotment;
+    a->rested_ns = 0;
+}
+
+static void app_joins(struct gm_sched *s, const struct gm_sched_event *event)
+{
+    struct gm_sched_app *a = &s->apps[event->app];
     memset(a, 0, sizeof *a);
     a->is_known = true;
     a->charged_at = a->changed_at = s->now;
     a->level = 1;
-    a->user = enter_user(s, user);
+    a->user = enter_user(s, event->user);
     a->n_of_user = 1;
     a->policy.weight = GM_SCHED_WEIGHT;
     a->policy.share = GM_SCHED_SHARE_ALL;
@@ -241,8 +251,10 @@ static void app_joins(struct gm_sched *s, uint32_t id, uint32_t user)
     a->credit_ns = GM_SCHED_SHARE_WINDOW_NS; /* a whole burst, whatever its limit */
     a->unlimited_at = s->now;
     a->rested_ns = s->config.allotment_ns; /* its first requests come before it could rest */
-    a->auto_level = 1;
-    s->at_level[1]++;
+    if (event->level > 0)
+        stand_again(s, a, event->level, event->charged_ns);
+    a->auto_level = a->level;
+    s->at_level[a->level]++;
 }
 
 static void app_leaves(struct gm_sched *s, uint32_t id)
@@ -375,7 +387,7 @@ static void apply(struct gm_sched *s, const struct gm_sched_event *event)
     struct gm_sched_app *a = &s->apps[event->app];
     switch (event->kind) {
     case GM_SCHED_JOIN:
-        app_joins(s, event->app, event->user);
+        app_joins(s, event);
         break;
     case GM_SCHED_LEAVE:
         app_leaves(s, event->app);

@@ -224,7 +224,8 @@ static inline bool gm_table_is_held(const struct gm_table *table, uint32_t frame
 static inline bool gm_table_is_awaited(const struct gm_table *table, uint32_t index)
 {
     const struct gm_frame *frame = &table->frames[index];
-    return frame->mapper != GM_NONE && table->apps[frame->mapper].is_lost &&
+    const bool is_used = frame->state == GM_FRAME_USED || frame->state == GM_FRAME_LEAVING;
+    return is_used && frame->mapper != GM_NONE && table->apps[frame->mapper].is_lost &&
            (frame->chunk == GM_NONE || table->chunks[frame->chunk].app != frame->mapper);
 }
 

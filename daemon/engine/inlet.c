@@ -147,3 +147,29 @@ void gm_engine_save(struct gm_engine *engine, void (*on_saved)(void *arg), void 
     if (!engine->stopping.is_on)
         enter(engine, &(struct gm_input){.kind = GM_INPUT_SAVE, .save = {on_saved, arg}});
 }
+
+/* ---- programs of the daemon before ---- */
+
+int gm_engine_await(struct gm_engine *engine, struct gm_client *client,
+                    const struct gm_client_record *record)
+{
+    return enter(engine, &(struct gm_input){.kind = GM_INPUT_AWAIT, .await = {client, record}});
+}
+
+void gm_engine_awaited(struct gm_engine *engine)
+{
+    enter_kind(engine, GM_INPUT_AWAITED);
+}
+
+int gm_engine_return(struct gm_engine *engine, uint32_t app, const struct gm_holds_entry *holds,
+                     uint32_t n, bool is_running, char *why, size_t why_size)
+{
+    return enter(engine, &(struct gm_input){.kind = GM_INPUT_RETURN,
+                                            .app = app,
+                                            .back = {holds, n, is_running, why, why_size}});
+}
+
+void gm_engine_give_up(struct gm_engine *engine, uint32_t app)
+{
+    enter(engine, &(struct gm_input){.kind = GM_INPUT_GIVE_UP, .app = app});
+}

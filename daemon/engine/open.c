@@ -11,6 +11,7 @@
 
 #include "common/log.h"
 #include "common/sums.h"
+#include "daemon/engine/adopt.h"
 #include "daemon/engine/step/apps.h"
 #include "daemon/engine/act/batches.h"
 #include "daemon/engine/act/events.h"
@@ -87,7 +88,7 @@ static int check_compute_mode(const struct gm_engine *engine, char *why, size_t 
     return -ENOTSUP;
 }
 
-static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
+static int open_gpu(struct gm_engine *engine, const struct gm_old *old, char *why, size_t why_size)
 {
     const struct gm_cuda *cuda = &engine->cuda;
     int count = 0, has_vmm = 0, has_fds = 0, has_host = 1;
@@ -152,6 +153,7 @@ static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
         return -EIO;
     }
     engine->device_bytes = total;
+    free_bytes += old->on_gpu; /* it is the budget's again */
     uint64_t *budget = &engine->config.budget;
     if (engine->config.budget_percent)
         *budget = total / 100 * engine->config.budget_percent;
@@ -176,6 +178,7 @@ static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
     }
     *budget &= ~(GM_CHUNK_MIN - 1);
     engine->first_budget &= ~(GM_CHUNK_MIN - 1);
+    engine->first_budget = gm_least(engine->first_budget, *budget);
     if (engine->first_budget == 0) {
         snprintf(why, why_size,
                  "the budget is empty: GPU %d has %llu MiB free; free some or set --gpu-budget",
@@ -189,7 +192,12 @@ static int open_gpu(struct gm_engine *engine, char *why, size_t why_size)
     return 0;
 }
 
-static int make_tables(struct gm_engine *engine)
+static uint32_t more_of(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static int make_tables(struct gm_engine *engine, const struct gm_old *old)
 {
     uint32_t max_apps = engine->config.max_apps;
     /* Host frames are in pinned memory; and in the end all of the device is used. */
@@ -199,10 +207,10 @@ static int make_tables(struct gm_engine *engine)
                         engine->config.disk) >>
                        GM_CHUNK_SHIFT) +
                       1;
-    uint32_t max_chunks = (uint32_t)chunks;
-
     if (chunks >= GM_NONE)
         return -ENOMEM;
+    const uint32_t max_chunks = more_of((uint32_t)chunks, old->ledger.max_chunks);
+    max_frames = more_of(max_frames, old->ledger.max_frames);
     engine->table_memory = calloc(1, gm_table_size(max_apps, max_chunks, max_frames));
     engine->apps = calloc(max_apps, sizeof *engine->apps);
     engine->late = calloc(max_chunks, sizeof *engine->late);
@@ -233,7 +241,6 @@ static int make_tables(struct gm_engine *engine)
         return -ENOMEM;
     engine->table =
         gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames, engine->first_budget);
-    gm_engine_watch_table(engine);
     gm_check_init(&engine->check, engine->check_apps, max_apps);
     int error = gm_engine_open_sched(engine);
     if (error)
@@ -354,8 +361,57 @@ bool gm_engine_can_outlive(const struct gm_engine *engine)
     return engine->config.kept != NULL;
 }
 
-int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engine_config *config,
-                   char *why, size_t why_size)
+/* A tier keeps the size that it had: its pages keep their numbers. */
+static uint64_t size_of(uint64_t bytes, const struct gm_old *old, enum gm_tier tier)
+{
+    const uint64_t had = (uint64_t)old->ledger.pages[tier] << GM_CHUNK_SHIFT;
+    return bytes > had ? bytes : had;
+}
+
+static uint64_t pinned_of(const struct gm_engine *engine, const struct gm_old *old)
+{
+    const uint32_t slabs = old->ledger.pages[GM_TIER_PINNED] / (GM_CHUNK_CLASSES * GM_SLAB_PAGES);
+    const uint64_t had = slabs * GM_SLAB_BYTES, now = engine->config.pinned;
+    return now > had ? now : had;
+}
+
+/* What an adoption that was refused has left. */
+static void destroy_frames(struct gm_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->table->max_frames; i++)
+        if (engine->frames.handles[i].id != 0)
+            gm_frames_destroy(&engine->frames, i, gm_class_bytes(engine->table->frames[i].class));
+}
+
+static int take_over(struct gm_engine *engine, struct gm_old *old, char *why, size_t why_size)
+{
+    char text[128];
+    const char *wrong = gm_old_adopt(old, engine, text, sizeof text);
+    if (wrong) {
+        snprintf(why, why_size, "%s", wrong);
+        destroy_frames(engine);
+        gm_engine_close_shares(engine);
+        return -EBADMSG;
+    }
+    /* What is not there of what the ledger says was free already. */
+    const uint64_t has = engine->table->allocated;
+    if (engine->is_budget_auto)
+        engine->first_budget = gm_less(engine->first_budget, old->on_gpu - has);
+    gm_table_set_budget(engine->table, engine->first_budget > has ? engine->first_budget : has);
+    return 0;
+}
+
+/* A start that fails leaves all with the keeper, but for what cannot be taken over. */
+static void leave_kept(const struct gm_engine_config *config, int error)
+{
+    if (error != -EBADMSG && config->kept)
+        gm_kept_disconnect(config->kept);
+}
+
+/* -EBADMSG: what the daemon before left cannot be taken over. */
+static int open_engine(struct gm_engine **out, uv_loop_t *loop,
+                       const struct gm_engine_config *config, struct gm_old *old, char *why,
+                       size_t why_size)
 {
     struct gm_engine *engine = calloc(1, sizeof *engine);
     int error;
@@ -372,18 +428,19 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     error = gm_cuda_open(&engine->cuda, why, why_size);
     if (error)
         goto free_memory;
-    error = open_gpu(engine, why, why_size);
+    error = open_gpu(engine, old, why, why_size);
     if (error)
         goto close_cuda;
     error = gm_hostpool_open(&engine->pool, loop, &engine->cuda, engine->context, engine->device,
-                             engine->config.pinned, gm_engine_on_grown, engine, why, why_size);
+                             pinned_of(engine, old), gm_engine_on_grown, engine, why, why_size);
     if (error)
         goto close_cuda;
     gm_hostpool_bound(&engine->pool, gm_host_limit_of);
     check_keeping(engine);
-    const struct gm_stores_config stores = {.paged = engine->config.paged,
+    const struct gm_stores_config stores = {.paged =
+                                                size_of(engine->config.paged, old, GM_TIER_PAGED),
                                             .disk_dir = engine->config.disk_dir,
-                                            .disk = engine->config.disk,
+                                            .disk = size_of(engine->config.disk, old, GM_TIER_DISK),
                                             .kept = engine->config.kept,
                                             .gpu = engine->config.index};
     error = gm_stores_open(&engine->stores, loop, &engine->pool, &stores, gm_engine_on_host_copied,
@@ -391,7 +448,7 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     if (error)
         goto close_pool;
     check_window(engine);
-    error = make_tables(engine); /* after the stores, which refuse a disk that is not there */
+    error = make_tables(engine, old); /* after the stores, which refuse a disk that is not there */
     if (error) {
         snprintf(why, why_size,
                  "no memory for the tables: lower --disk, --paged, --pinned or --max-apps");
@@ -401,15 +458,22 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
                           engine, why, why_size);
     if (error)
         goto close_stores;
-    error = gm_engine_open_ledger(engine);
-    if (error) {
-        snprintf(why, why_size, "no memory for the ledger: %s", strerror(-error));
-        goto close_mover;
-    }
+    error = gm_engine_open_ledger(engine, old->generation + 1);
     if (!engine->ledger.memory)
         engine->config.kept = NULL;
     gm_hostpool_keep(&engine->pool, engine->config.kept, engine->config.index);
     gm_frames_keep(&engine->frames, engine->config.kept, engine->config.index);
+    if (error == 0 && old->ledger.words)
+        error = take_over(engine, old, why, why_size);
+    if (error == -EBADMSG)
+        goto close_mover;
+    gm_engine_watch_table(engine); /* what is adopted has not happened now */
+    if (error == 0)
+        error = gm_engine_begin_ledger(engine);
+    if (error) {
+        snprintf(why, why_size, "no memory for the ledger: %s", strerror(-error));
+        goto close_mover;
+    }
     error = gm_alarm_open(&engine->alarm, loop, gm_engine_on_alarm, engine);
     if (error) {
         snprintf(why, why_size, "no timer can be made: %s", strerror(-error));
@@ -433,10 +497,13 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
     return 0;
 
 close_mover:
+    leave_kept(config, error);
     gm_mover_close(engine->mover);
 close_stores:
+    leave_kept(config, error);
     gm_stores_close(engine->stores);
 close_pool:
+    leave_kept(config, error);
     gm_hostpool_close(&engine->pool);
     gm_engine_close_ledger(engine);
 close_cuda:
@@ -447,6 +514,29 @@ close_cuda:
     free_tables(engine);
 free_memory:
     free(engine);
+    return error;
+}
+
+int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engine_config *config,
+                   char *why, size_t why_size)
+{
+    struct gm_old old;
+    const char *wrong = gm_old_find(&old, config);
+    int error = 0;
+    if (!wrong)
+        error = open_engine(out, loop, config, &old, why, why_size);
+    if (error == -EBADMSG)
+        wrong = why;
+    if (wrong) {
+        gm_log(GM_LOG_ERROR,
+               "GPU %d: the memory of programs that the daemon before had is given back, as it "
+               "cannot be taken over: %s",
+               config->gpu, wrong);
+        gm_old_close(&old);
+        gm_old_drop(config);
+        error = open_engine(out, loop, config, &old, why, why_size);
+    }
+    gm_old_close(&old);
     return error;
 }
 

@@ -4,7 +4,7 @@ mutants.py check                       every fault's text is found exactly once 
 mutants.py run [BUILD-DIR] [NAME...]   plants all of them, or those, one after the other
 
 The trees that are built lie in BUILD-DIR/mutants (BUILD-DIR is build/ if none is given; it must be configured). The
-simulator of the engine runs first, over its rare seeds, some of jobs and SEEDS more (environment; 400), for faults of the daemon. Then come the unit tests of the
+simulator of the engine runs first, over its rare seeds, some of jobs, some in which the daemon dies, and SEEDS more (environment; 400), for faults of the daemon. Then come the unit tests of the
 file: those that link it or include its header. list.txt says how a fault is written.
 """
 import fcntl
@@ -20,6 +20,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LIST = os.path.join(ROOT, "tests", "mutants", "list.txt")
 SEEDS = int(os.environ.get("SEEDS", "400"))
 JOBS = 6
+DEATHS = 40
 CACHED = ("CMAKE_C_COMPILER_LAUNCHER", "CMAKE_MAKE_PROGRAM", "GM_CUDA_INCLUDE")
 SAID_MOST = 110
 SIM_MOST_S, UNIT_MOST_S = 600, 120
@@ -182,7 +183,7 @@ def said(output):
 
 def run_sim(sim):
     """A seed that fails without the fault, too, says nothing: the next ones are run."""
-    for arguments in (["--sleepers"], ["--evicts"], ["--rare"], ["--jobs", str(JOBS)]):
+    for arguments in (["--sleepers"], ["--evicts"], ["--rare"], ["--jobs", str(JOBS)], ["--deaths", str(DEATHS)]):
         done = call(sim, *arguments, timeout=SIM_MOST_S)
         if done.returncode != 0 and call(sim + ".whole", *arguments).returncode == 0:
             return done

@@ -192,6 +192,10 @@ static void apply(struct watch *w, const struct gm_sched_event *event)
     case GM_SCHED_JOIN:
         join(w, event->app);
         a->user = event->user;
+        if (event->level > 0) { /* it stands where it stood */
+            a->level = event->level < w->config.levels ? event->level : w->config.levels;
+            a->taken_ns = event->charged_ns;
+        }
         w->has_users |= event->user != 0;
         break;
     case GM_SCHED_LEAVE:

@@ -55,20 +55,20 @@ static void test_events(void **state)
         struct gm_sched_event event;
         const char *line;
     } cases[] = {
-        {0, {GM_SCHED_JOIN, 3, 0, 0, 0}, "0 join 3\n"},
-        {0, {GM_SCHED_JOIN, 3, 0, 0, 1000}, "0 join 3 1000\n"},
-        {0, {GM_SCHED_JOIN, 3, 0, 0, UINT32_MAX}, "0 join 3 4294967295\n"},
-        {0, {GM_SCHED_SIZE, 3, UINT64_MAX, 0, 0}, "0 size 3 18446744073709551615\n"},
-        {7, {GM_SCHED_WANT, 3, 0, 0, 0}, "7 want 3\n"},
-        {8, {GM_SCHED_OPENED, 3, 0, 0, 0}, "8 opened 3\n"},
-        {9, {GM_SCHED_IDLE, 3, 0, 0, 0}, "9 idle 3\n"},
-        {9, {GM_SCHED_IDLE, 3, 0, 100000000, 0}, "9 idle 3 100000000\n"},
-        {9, {GM_SCHED_TIMER, 0, 0, 0, 0}, "9 timer\n"},
-        {10, {GM_SCHED_BUSY, 3, 0, 0, 0}, "10 busy 3\n"},
-        {10, {GM_SCHED_HURRY, 3, 0, 0, 0}, "10 hurry 3\n"},
-        {11, {GM_SCHED_CLOSED, 3, 0, 0, 0}, "11 closed 3\n"},
-        {12, {GM_SCHED_ROOM, 0, 0, 0, 0}, "12 room 0\n"},
-        {UINT64_MAX - 1, {GM_SCHED_LEAVE, 0, 0, 0, 0}, "18446744073709551614 leave 0\n"},
+        {0, {GM_SCHED_JOIN, 3, 0, 0, 0, 0, 0}, "0 join 3\n"},
+        {0, {GM_SCHED_JOIN, 3, 0, 0, 1000, 0, 0}, "0 join 3 1000\n"},
+        {0, {GM_SCHED_JOIN, 3, 0, 0, UINT32_MAX, 0, 0}, "0 join 3 4294967295\n"},
+        {0, {GM_SCHED_SIZE, 3, UINT64_MAX, 0, 0, 0, 0}, "0 size 3 18446744073709551615\n"},
+        {7, {GM_SCHED_WANT, 3, 0, 0, 0, 0, 0}, "7 want 3\n"},
+        {8, {GM_SCHED_OPENED, 3, 0, 0, 0, 0, 0}, "8 opened 3\n"},
+        {9, {GM_SCHED_IDLE, 3, 0, 0, 0, 0, 0}, "9 idle 3\n"},
+        {9, {GM_SCHED_IDLE, 3, 0, 100000000, 0, 0, 0}, "9 idle 3 100000000\n"},
+        {9, {GM_SCHED_TIMER, 0, 0, 0, 0, 0, 0}, "9 timer\n"},
+        {10, {GM_SCHED_BUSY, 3, 0, 0, 0, 0, 0}, "10 busy 3\n"},
+        {10, {GM_SCHED_HURRY, 3, 0, 0, 0, 0, 0}, "10 hurry 3\n"},
+        {11, {GM_SCHED_CLOSED, 3, 0, 0, 0, 0, 0}, "11 closed 3\n"},
+        {12, {GM_SCHED_ROOM, 0, 0, 0, 0, 0, 0}, "12 room 0\n"},
+        {UINT64_MAX - 1, {GM_SCHED_LEAVE, 0, 0, 0, 0, 0, 0}, "18446744073709551614 leave 0\n"},
     };
     struct gm_trace_entry entry = begun();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -205,7 +205,7 @@ static void test_sizes(void **state)
     (void)state;
     struct gm_sched_config config = {UINT32_MAX, UINT64_MAX, UINT32_MAX, UINT64_MAX,
                                      UINT64_MAX, UINT64_MAX, UINT64_MAX};
-    struct gm_sched_event event = {GM_SCHED_OPENED, UINT32_MAX, UINT64_MAX, 0, 0};
+    struct gm_sched_event event = {GM_SCHED_OPENED, UINT32_MAX, UINT64_MAX, 0, 0, 0, 0};
     struct gm_sched_policy policy = {GM_CLASS_INTERACTIVE, true, UINT32_MAX, UINT32_MAX};
     char whole[3][GM_TRACE_LINE_MAX];
     size_t lengths[] = {gm_trace_config(whole[0], GM_TRACE_LINE_MAX, &config),

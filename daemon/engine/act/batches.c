@@ -216,6 +216,18 @@ bool gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, st
     return true;
 }
 
+bool gm_engine_send_strays(struct gm_engine *engine, uint32_t id, enum gm_msg_type type,
+                           const void *entries, uint32_t n)
+{
+    struct gm_batch *batch = new_batch(engine, id, GM_BATCH_STRAY);
+    if (!batch)
+        return false;
+    const struct gm_msg_unmap body = {.batch = batch->id}; /* that of DROP is alike */
+    await_answer(engine, &engine->apps[id], batch);
+    gm_engine_say_all(engine, id, type, &body, entries, n, NULL, 0);
+    return true;
+}
+
 struct gm_batch *gm_engine_take_answer(struct gm_engine *engine, uint32_t id, uint64_t number,
                                        int32_t result)
 {

@@ -34,4 +34,9 @@ void gm_engine_close_batches(struct gm_app *app);
 bool gm_engine_send_places(struct gm_engine *engine, enum gm_batch_kind kind, struct gm_open *open,
                            const uint32_t *places, uint32_t n);
 
+/* Have `app` unmap (UNMAP, struct gm_span_entry) or drop (DROP, struct gm_frame_entry) `n` things
+ * that are nothing of the table's. False: there is no memory for it. */
+bool gm_engine_send_strays(struct gm_engine *engine, uint32_t app, enum gm_msg_type type,
+                           const void *entries, uint32_t n);
+
 #endif

@@ -164,6 +164,22 @@ fail:
     return error;
 }
 
+int gm_client_open_ended(struct gm_client **out, uint32_t id, uid_t uid)
+{
+    struct gm_client *client = calloc(1, sizeof *client);
+    if (!client)
+        return -ENOMEM;
+    client->fds[0] = client->fds[1] = -1;
+    client->refs = 1;
+    client->id = id;
+    client->uid = uid;
+    *out = client;
+    if (gm_group_add(NULL, client) == 0)
+        return 0;
+    gm_client_drop(client);
+    return -ENOMEM;
+}
+
 int gm_client_reopen(struct gm_client **out, uint32_t id, const struct gm_client_record *record,
                      int stat, int lease, struct gm_kept *kept, uint64_t now)
 {
@@ -393,6 +409,12 @@ bool gm_client_shut(struct gm_client *client, uint32_t index)
     atomic_store(&client->ctl->epoch, ++client->epoch);
     atomic_store(&client->ctl->gate, GM_GATE_CLOSED);
     return true;
+}
+
+void gm_client_runs(struct gm_client *client)
+{
+    if (client->state == GM_CLIENT_QUIET)
+        turn(client, GM_CLIENT_EV_RUNS);
 }
 
 void gm_client_left(struct gm_client *client)

@@ -58,6 +58,8 @@ bool gm_client_return(struct gm_client *client, struct gm_session *session,
                       const struct gm_msg_rejoin *body);
 /* ... after all it has not. */
 void gm_client_lose(struct gm_client *client, uint64_t now);
+/* One whose process has ended long ago, and which has no memory that is shared. 0 or -ENOMEM. */
+int gm_client_open_ended(struct gm_client **client, uint32_t id, uid_t uid);
 /* Have `on_end` called when it ends: its session has, and no engine has it any more. */
 void gm_client_watch(struct gm_client *client,
                      void (*on_end)(void *arg, const struct gm_client *client), void *arg);
@@ -93,6 +95,8 @@ void gm_client_keep_shut(struct gm_client *client, uint32_t index);
 /* Its work stands still on the GPU, and is marked so (shm.h, gm_stat.moving); or it may go on: all
  * that it has is in place. False: it cannot be marked, for the program lets it go on. */
 bool gm_client_park(struct gm_client *client, bool is_parked);
+/* It has come back from the daemon before, its gate is closed, and its work may run. */
+void gm_client_runs(struct gm_client *client);
 /* Its session has ended, or it does not come back. */
 void gm_client_left(struct gm_client *client);
 /* The answer to a CLOSE, before any engine hears of it. False: the program lies, see above. */

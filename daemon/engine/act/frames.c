@@ -23,8 +23,10 @@ void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_o
         exit_of = gm_engine_leaving_with(engine, frame, GM_NONE);
     if (!gm_table_condemn_frame(engine->table, frame, exit_of))
         return;
+    /* Who has yet to come back is asked then (returns.c). */
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if (engine->apps[id].session && gm_table_drop(engine->table, frame, id))
+        if ((engine->apps[id].session || engine->apps[id].state == GM_APP_LOST) &&
+            gm_table_drop(engine->table, frame, id) && engine->apps[id].session)
             gm_engine_batch(engine, id, GM_BATCH_DROP, frame);
     /* If it waits for nobody, no event will come either. */
     if (engine->table->frames[frame].drops == 0 && exit_of == GM_NONE)

@@ -6,7 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "daemon/core/table_adopt.h"
 #include "daemon/core/table_apps.h"
+#include "daemon/memory/kept.h"
 
 _Static_assert(GM_MOVER_UNCOUNTED == GM_LEDGER_UNCOUNTED, "what the mover says, the ledger says");
 
@@ -44,12 +46,22 @@ static bool map_out(const struct gm_cuda *cuda, uint64_t *word, CUdeviceptr *at)
     return false;
 }
 
-int gm_engine_open_ledger(struct gm_engine *engine)
+/* Of the GPU's name. */
+uint64_t gm_engine_gpu_number(const struct gm_engine *engine)
+{
+    uint64_t number = 0xcbf29ce484222325ull;
+    for (size_t i = 0; i < sizeof engine->uuid.bytes; i++)
+        number = (number ^ (uint8_t)engine->uuid.bytes[i]) * 0x100000001b3ull;
+    return number;
+}
+
+int gm_engine_open_ledger(struct gm_engine *engine, uint64_t generation)
 {
     const struct gm_table *table = engine->table;
     struct gm_ledger ledger = {.max_apps = table->max_apps,
                                .max_chunks = table->max_chunks,
                                .max_frames = table->max_frames,
+                               .gpu = gm_engine_gpu_number(engine),
                                .pages = {[GM_TIER_PINNED] = gm_hostpool_pages(&engine->pool)}};
     for (unsigned tier = GM_TIER_PAGED; tier <= GM_TIER_DISK; tier++)
         ledger.pages[tier] =
@@ -69,8 +81,9 @@ int gm_engine_open_ledger(struct gm_engine *engine)
     engine->ledger.fd = fd;
     engine->ledger.memory = memory;
     engine->ledger.bytes = bytes;
+    engine->ledger.generation = generation;
+    engine->ledger.is = ledger;
     gm_mover_count(engine->mover, gm_ledger_out(&ledger), out);
-    gm_table_keep_ledger(engine->table, &ledger);
     gm_pages_keep(&engine->pool.pages, gm_ledger_chains(&ledger, GM_TIER_PINNED));
     for (unsigned tier = GM_TIER_PAGED; tier <= GM_TIER_DISK; tier++)
         gm_stores_keep(engine->stores, (enum gm_tier)tier,
@@ -78,11 +91,34 @@ int gm_engine_open_ledger(struct gm_engine *engine)
     return 0;
 }
 
+int gm_engine_begin_ledger(struct gm_engine *engine)
+{
+    const uint64_t generation = engine->ledger.generation;
+    if (!engine->ledger.memory)
+        return 0;
+    gm_table_keep_ledger(engine->table, &engine->ledger.is);
+    gm_table_commit_all(engine->table);
+    for (const struct gm_share *share = engine->shares; share; share = share->next) {
+        const uint32_t at = share->owner == GM_NONE
+                                ? GM_NONE
+                                : gm_table_find_allocation(engine->table, share->owner, share->va);
+        if (at != GM_NONE)
+            gm_ledger_share_allocation(&engine->ledger.is, at, share->id, share->nonce);
+    }
+    const int error = gm_kept_put(engine->config.kept, GM_KEPT_LEDGER, engine->config.index,
+                                  generation & 1, generation, engine->ledger.fd);
+    if (error == 0)
+        gm_kept_drop(engine->config.kept, GM_KEPT_LEDGER, engine->config.index, !(generation & 1));
+    return error;
+}
+
 void gm_engine_close_ledger(struct gm_engine *engine)
 {
     if (!engine->ledger.memory)
         return;
     gm_table_keep_ledger(engine->table, &(struct gm_ledger){0});
+    gm_kept_drop(engine->config.kept, GM_KEPT_LEDGER, engine->config.index,
+                 engine->ledger.generation & 1);
     engine->cuda.cuMemHostUnregister((char *)engine->ledger.memory + GM_LEDGER_PAGE);
     gm_engine_end_ledger(engine->ledger.fd, engine->ledger.memory, engine->ledger.bytes);
     engine->ledger.memory = NULL;

@@ -177,6 +177,12 @@ struct gm_app {
         uint64_t ping; /* must be answered before memory is moved for it; 0: none */
         uint32_t unanswered_maps;
     } batches;
+    struct {                 /* returns.c; apps.c: level, charged_ns */
+        uint32_t unanswered; /* batches of what it has, and should not */
+        bool is_running;     /* work of it may run */
+        uint32_t level;      /* ... of the scheduler, as the daemon before had it */
+        uint64_t charged_ns;
+    } back;
     uint64_t progress_at;    /* deadlines.c: while LOADING, when its memory last came nearer */
     struct gm_backoff retry; /* backoff.c: it does not load before: a mapping failed, or a copy from
                                 a lower tier */
@@ -393,6 +399,8 @@ struct gm_engine {
         int fd;
         void *memory; /* NULL: there is none */
         size_t bytes;
+        uint64_t generation; /* how many there were before it */
+        struct gm_ledger is;
     } ledger;
     struct gm_hasher *hasher;          /* NULL: nothing is hashed */
     bool is_hashing_off;               /* the GPU refused it since */

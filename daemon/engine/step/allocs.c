@@ -73,9 +73,35 @@ void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t index, CUresult r
         const struct gm_last_word last = {
             .kind = GM_LAST_FAILED, .result = (int32_t)result, .cookie = allocation->cookie};
         free_allocation(engine, index, last);
-    } else if (app->session) {
+    } else if (app->session && allocation->cookie != 0) {
         gm_engine_say(engine, allocation->app, GM_MSG_ALLOCATED, &answer);
     }
+}
+
+void gm_engine_expect_again(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table *table = engine->table;
+    for (uint32_t at = table->apps[id].allocations.head; at != GM_NONE;
+         at = table->allocations[at].next) {
+        if (table->allocations[at].is_freed || table->allocations[at].is_pending ||
+            table->allocations[at].missing == 0)
+            continue;
+        gm_table_await_answer(engine->table, at, 0, false);
+        engine->apps[id].allocs.pending++;
+    }
+}
+
+bool gm_engine_asked_again(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+{
+    struct gm_table *table = engine->table;
+    const uint32_t at = gm_table_find_allocation(table, id, alloc->va);
+    if (at == GM_NONE || alloc->cookie == 0 || alloc->cookie > engine->apps[id].client->again ||
+        table->allocations[at].bytes != alloc->bytes ||
+        (table->allocations[at].is_pending && table->allocations[at].cookie != 0))
+        return false;
+    engine->apps[id].allocs.pending += !table->allocations[at].is_pending;
+    gm_table_await_answer(table, at, alloc->cookie, false);
+    return true;
 }
 
 /* An allocation is answered when the app may go on with it: mapped if its gate is open, at once if
@@ -158,7 +184,14 @@ void gm_engine_frees(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     struct gm_msg_freed answer = {.cookie = free_msg->cookie, .result = CUDA_ERROR_INVALID_VALUE};
 
     gm_engine_happened(engine, id, GM_EVENT_FREE);
+    if (index != GM_NONE && engine->table->allocations[index].is_pending &&
+        engine->table->allocations[index].cookie == 0) {
+        gm_table_answer(engine->table, index); /* it did not ask for it again */
+        engine->apps[id].allocs.pending--;
+    }
     if (index == GM_NONE || engine->table->allocations[index].is_pending) {
+        if (index == GM_NONE && free_msg->cookie <= engine->apps[id].client->again)
+            answer.result = CUDA_SUCCESS; /* the daemon before has freed it */
         gm_engine_say(engine, id, GM_MSG_FREED, &answer);
         return;
     }

@@ -7,6 +7,12 @@
 /* Answer ALLOC of a pending allocation, once. On failure the allocation is taken back. */
 void gm_engine_answer_alloc(struct gm_engine *engine, uint32_t allocation, CUresult result);
 void gm_engine_answer_allocs(struct gm_engine *engine, uint32_t app);
+/* Of an app that has come back and runs: what it does not have in place is of ALLOCs that come
+ * again, and waits for them. */
+void gm_engine_expect_again(struct gm_engine *engine, uint32_t app);
+/* ALLOC of what the daemon before has committed: its answer is pending now. False: it is not. */
+bool gm_engine_asked_again(struct gm_engine *engine, uint32_t app,
+                           const struct gm_msg_alloc *alloc);
 /* Those that were refused since. */
 void gm_engine_answer_refused(struct gm_engine *engine);
 /* Commit what an ALLOC asks for. Else why it cannot be had now, and nothing has changed. */

@@ -13,6 +13,7 @@
 #include "daemon/engine/step/chunks.h"
 #include "daemon/engine/step/gates.h"
 #include "daemon/engine/step/refusals.h"
+#include "daemon/engine/step/returns.h"
 #include "daemon/engine/step/shares.h"
 
 /* Whether nobody waits for any of it. */
@@ -71,7 +72,9 @@ void gm_engine_batch_done(struct gm_engine *engine, uint32_t id, uint64_t number
     if (!batch)
         return;
     gm_engine_heard(engine, id);
-    if (batch->open)
+    if (batch->kind == GM_BATCH_STRAY)
+        gm_engine_stray_done(engine, id);
+    else if (batch->open)
         gm_engine_places_done(engine, batch, result);
     else
         take(engine, id, batch, result);

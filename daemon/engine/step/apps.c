@@ -18,6 +18,7 @@
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/step/ahead.h"
 #include "daemon/engine/step/allocs.h"
+#include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/chunks.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/gates.h"
@@ -26,6 +27,7 @@
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/policy.h"
 #include "daemon/engine/step/refusals.h"
+#include "daemon/engine/step/release.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/shares.h"
 #include "daemon/engine/step/states.h"
@@ -43,10 +45,25 @@ void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
     memset(app, 0, sizeof *app);
 }
 
+/* The client is this app, which is in the table. */
+static void fill_in(struct gm_engine *engine, struct gm_client *client)
+{
+    struct gm_app *app = &engine->apps[client->id];
+    gm_engine_begin_places(app);
+    app->client = client;
+    app->pid = client->pid;
+    app->uid = client->uid;
+    memcpy(app->name, client->name, sizeof app->name);
+    app->ctl = client->ctl;
+    app->stat = client->stat;
+    client->engines[engine->config.index] = engine;
+    gm_client_hold(client);
+}
+
 /* Take the client's place in the tables. 0 or -errno, and then nothing has changed. */
 static int take_place(struct gm_engine *engine, struct gm_client *client)
 {
-    const uint32_t id = client->id, index = engine->config.index;
+    const uint32_t id = client->id;
     struct gm_app *app = &engine->apps[id];
     if (app->state != GM_APP_UNUSED)
         return -EEXIST;
@@ -59,15 +76,7 @@ static int take_place(struct gm_engine *engine, struct gm_client *client)
             return -ENOSPC;
         }
     }
-    gm_engine_begin_places(app);
-    app->client = client;
-    app->pid = client->pid;
-    app->uid = client->uid;
-    memcpy(app->name, client->name, sizeof app->name);
-    app->ctl = client->ctl;
-    app->stat = client->stat;
-    client->engines[index] = engine;
-    gm_client_hold(client);
+    fill_in(engine, client);
     gm_engine_tell_room(engine);
     return 0;
 }
@@ -95,8 +104,12 @@ static void begin_app(struct gm_engine *engine, struct gm_client *client)
     const bool is_running = client->state != GM_CLIENT_QUIET;
     /* A process that comes again has executed another program: the old one's contexts are gone. */
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
-        if (engine->apps[other].state == GM_APP_GONE && engine->apps[other].pid == client->pid)
+        if (engine->apps[other].pid != client->pid)
+            continue;
+        else if (engine->apps[other].state == GM_APP_GONE)
             gm_engine_exited(engine, other);
+        else if (engine->apps[other].state == GM_APP_LOST)
+            gm_engine_give_up_app(engine, other);
     gm_engine_watch_exit(engine, id);
     app->session = client->session;
     gm_engine_begin_idle(engine, id); /* until a thread of it waits for the gate */
@@ -131,6 +144,8 @@ void gm_engine_app_left(struct gm_engine *engine, uint32_t id)
     app->session = NULL;
     gm_engine_await_exit(engine, id);
     gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
+    if (engine->table->apps[id].is_lost)
+        gm_engine_end_awaiting(engine, id);
     const uint32_t other = gm_group_other_here(engine, id);
     gm_engine_feed(engine, GM_SCHED_LEAVE, id, 0);
     if (other != GM_NONE && !engine->stopping.is_on)
@@ -140,6 +155,95 @@ void gm_engine_app_left(struct gm_engine *engine, uint32_t id)
     gm_engine_void_batches(engine, id);
     gm_engine_free_allocations(engine, id);
     gm_engine_forget_opens(engine, id);
+}
+
+/* ---- programs of the daemon before ---- */
+
+/* It is asked to drop what is condemned as soon as it is back. */
+static void owe_drops(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_table *table = engine->table;
+    for (uint32_t i = table->first_condemned; i != GM_NONE; i = table->frames[i].next)
+        gm_table_drop(table, i, id);
+}
+
+int gm_engine_await_app(struct gm_engine *engine, struct gm_client *client,
+                        const struct gm_client_record *record)
+{
+    const uint32_t id = client->id;
+    const struct gm_table_app *entry = &engine->table->apps[id];
+    struct gm_app *app = &engine->apps[id];
+    if (app->state != GM_APP_UNUSED || !entry->is_used || !entry->is_lost ||
+        engine->table->pools[entry->pool].uid != client->uid)
+        return -ENOENT;
+    memset(app, 0, sizeof *app);
+    gm_engine_open_batches(app);
+    fill_in(engine, client);
+    gm_engine_keep_policy(engine, id, record);
+    app->back.level = record->turns[engine->config.index].level;
+    app->back.charged_ns = record->turns[engine->config.index].charged_ns;
+    engine->n_apps++;
+    gm_engine_turn(engine, id, GM_APP_EV_AWAIT);
+    gm_client_keep_shut(client, engine->config.index);
+    gm_engine_note_silence(engine, id, true);
+    owe_drops(engine, id);
+    /* What is mapped on the host was promised there. */
+    const uint64_t on_host = entry->on_host > entry->held ? entry->on_host : entry->held;
+    const uint64_t most = gm_less(gm_engine_host_soon(engine), engine->table->beyond);
+    gm_table_set_beyond(engine->table, id,
+                        gm_least(gm_least(on_host, most), gm_less(entry->committed, entry->fixed)));
+    return 0;
+}
+
+void gm_engine_connect_app(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    gm_engine_watch_exit(engine, id);
+    app->session = app->client->session;
+    app->ctl = app->client->ctl;
+}
+
+void gm_engine_rejoin_app(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    gm_engine_begin_idle(engine, id);
+    gm_group_joined(engine, id);
+    gm_engine_feed_return(engine, id, app->back.level, app->back.charged_ns);
+    gm_engine_happened(engine, id, GM_EVENT_JOIN);
+    gm_engine_policy_again(engine, id);
+    gm_engine_fit(engine, id);
+    gm_engine_need_places(engine, id);
+    gm_engine_tell_room(engine);
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_promised(engine->table, id));
+}
+
+void gm_engine_give_up_app(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (app->state != GM_APP_LOST || app->session)
+        return;
+    for (uint32_t i = 0; i < engine->table->max_frames; i++)
+        gm_table_end_drop(engine->table, i, id, true);
+    gm_engine_note_silence(engine, id, false);
+    gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
+    gm_engine_end_awaiting(engine, id);
+    gm_engine_free_allocations(engine, id);
+    gm_engine_forget_opens(engine, id);
+}
+
+void gm_engine_give_up_rest(struct gm_engine *engine)
+{
+    const struct gm_client_record record = {.pid = 0};
+    struct gm_client *client;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_table_app *entry = &engine->table->apps[id];
+        if (!entry->is_lost || engine->apps[id].state != GM_APP_UNUSED ||
+            gm_client_open_ended(&client, id, (uid_t)engine->table->pools[entry->pool].uid) != 0)
+            continue;
+        gm_engine_await_app(engine, client, &record);
+        gm_engine_give_up_app(engine, id);
+        gm_client_drop(client);
+    }
 }
 
 void gm_engine_bury(struct gm_engine *engine)
@@ -158,15 +262,17 @@ void gm_engine_bury(struct gm_engine *engine)
 
 void gm_engine_asked(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
 {
-
+    const bool is_again = gm_engine_asked_again(engine, id, alloc);
     if (alloc->gpu != engine->config.index || alloc->va == 0 || alloc->va % GM_CHUNK_MIN ||
         alloc->bytes == 0 || alloc->bytes % GM_CHUNK_MIN || alloc->bytes > UINT64_MAX - alloc->va ||
         (alloc->flags & ~GM_ALLOC_AHEAD) != 0 ||
-        gm_table_find_allocation(engine->table, id, alloc->va) != GM_NONE ||
+        (gm_table_find_allocation(engine->table, id, alloc->va) != GM_NONE && !is_again) ||
         gm_engine_is_waiting_at(engine, id, alloc->va)) {
         gm_engine_cut_off(engine, id, GM_REFUSE_PROTOCOL, "an allocation that cannot be");
         return;
     }
+    if (is_again)
+        return; /* it is answered as any that is pending */
     gm_engine_happened(engine, id, GM_EVENT_ALLOC);
     if ((alloc->flags & GM_ALLOC_AHEAD) == 0)
         gm_engine_admit(engine, id, alloc);

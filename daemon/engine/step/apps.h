@@ -2,6 +2,7 @@
 #ifndef GM_DAEMON_ENGINE_STEP_APPS_H
 #define GM_DAEMON_ENGINE_STEP_APPS_H
 
+#include "daemon/core/ledger_clients.h"
 #include "daemon/engine/state/state.h"
 
 /* ALLOC, and the end of its session. */
@@ -14,5 +15,17 @@ void gm_engine_free_app(struct gm_engine *engine, uint32_t app);
 /* The client (client.h) is an app of this engine from now on, with its own id. 0, or -errno and
  * nothing has changed. */
 int gm_engine_add_app(struct gm_engine *engine, struct gm_client *client);
+
+/* Of the daemon before (core/model.h, LOST). It is awaited: 0; -ENOENT: the ledger has no such app.
+ */
+int gm_engine_await_app(struct gm_engine *engine, struct gm_client *client,
+                        const struct gm_client_record *record);
+/* Its client has a session again. It stays LOST. */
+void gm_engine_connect_app(struct gm_engine *engine, uint32_t app);
+/* ... and the scheduler and its group know it. */
+void gm_engine_rejoin_app(struct gm_engine *engine, uint32_t app);
+/* Its process has ended; and so it is with those that nobody awaits. */
+void gm_engine_give_up_app(struct gm_engine *engine, uint32_t app);
+void gm_engine_give_up_rest(struct gm_engine *engine);
 
 #endif

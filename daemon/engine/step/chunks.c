@@ -29,6 +29,8 @@ static void say_last_word(struct gm_engine *engine, const struct gm_allocation *
     const struct gm_msg_allocated failed = {.cookie = last->cookie, .result = last->result};
     if (!engine->apps[allocation->app].session)
         return;
+    if (last->cookie == 0 && last->kind != GM_LAST_TAKEN)
+        return; /* its program did not ask (allocs.c) */
     if (last->kind == GM_LAST_FREED)
         gm_engine_say(engine, allocation->app, GM_MSG_FREED, &freed);
     else if (last->kind == GM_LAST_TAKEN)
@@ -65,8 +67,9 @@ void gm_engine_try_failed(struct gm_engine *engine)
     for (uint32_t i = engine->n_failed; i-- > 0;) {
         const uint32_t index = engine->failed[i];
         const struct gm_chunk *chunk = &engine->table->chunks[index];
-        const bool is_copied = !chunk->is_freed && chunk->tier != GM_TIER_GPU;
-        if (is_copied && !gm_engine_has_room(engine, GM_WAY_IN))
+        const bool is_leaving = chunk->state == GM_CHUNK_LEAVING;
+        const bool is_copied = !chunk->is_freed && (is_leaving || chunk->tier != GM_TIER_GPU);
+        if (is_copied && !gm_engine_has_room(engine, is_leaving ? GM_WAY_OUT : GM_WAY_IN))
             continue;
         engine->failed[i] = engine->failed[--engine->n_failed];
         gm_table_end_copy(engine->table, index, false);
@@ -75,6 +78,8 @@ void gm_engine_try_failed(struct gm_engine *engine)
         } else if (!is_copied) {
             gm_table_map_again(engine->table, index);
             gm_engine_map(engine, index);
+        } else if (is_leaving) {
+            gm_engine_copy_out(engine, index);
         } else {
             gm_engine_copy_in(engine, index);
         }
@@ -119,6 +124,14 @@ static void clear_failed(struct gm_engine *engine, uint64_t number, CUresult res
             gm_table_soil_frame(engine->table, i);
 }
 
+/* Nobody can map its frame now: its program, or another one that may have it mapped, has yet to
+ * come back. */
+static bool must_leave(const struct gm_engine *engine, const struct gm_chunk *chunk)
+{
+    return !chunk->is_freed && (engine->table->apps[chunk->app].is_lost ||
+                                gm_table_is_awaited(engine->table, chunk->frame));
+}
+
 static void copy_failed(struct gm_engine *engine, enum gm_way way, uint32_t index, CUresult result)
 {
     const struct gm_chunk *chunk = &engine->table->chunks[index];
@@ -131,7 +144,9 @@ static void copy_failed(struct gm_engine *engine, enum gm_way way, uint32_t inde
                                            .to = way == GM_WAY_OUT ? GM_TIER_PINNED : GM_TIER_GPU,
                                            .error = gm_engine_error_text(engine, result),
                                            .wait_ns = engine->retries[GM_RETRY_COPY].wait}});
-    if (chunk->state == GM_CHUNK_LEAVING)
+    if (chunk->state == GM_CHUNK_LEAVING && must_leave(engine, chunk))
+        try_later(engine, index);
+    else if (chunk->state == GM_CHUNK_LEAVING)
         undo_eviction(engine, index);
     else if (way == GM_WAY_OUT || chunk->is_freed)
         gm_engine_settle(engine, index);
@@ -273,6 +288,13 @@ static void take_late(struct gm_engine *engine)
             gm_engine_copy_out(engine, index);
 }
 
+void gm_engine_leave_again(struct gm_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->table->max_chunks; i++)
+        if (engine->table->chunks[i].state == GM_CHUNK_LEAVING)
+            gm_engine_settle(engine, i);
+}
+
 void gm_engine_take_copies(struct gm_engine *engine)
 {
     struct gm_ended ended;
@@ -334,8 +356,8 @@ static void void_item(struct gm_engine *engine, uint32_t item)
 
 static void void_batch(struct gm_engine *engine, uint32_t id, struct gm_batch *batch)
 {
-    const bool is_of_places = batch->kind == GM_BATCH_OPEN || batch->kind == GM_BATCH_SHUT;
-    for (uint32_t i = 0; !is_of_places && i < batch->n; i++) {
+    const bool is_of_table = batch->kind < GM_BATCH_KINDS;
+    for (uint32_t i = 0; is_of_table && i < batch->n; i++) {
         uint32_t item = batch->items[i];
         if (batch->kind == GM_BATCH_DROP)
             gm_table_end_drop(engine->table, item, id, false);

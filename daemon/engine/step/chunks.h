@@ -26,4 +26,7 @@ void gm_engine_note_silence(struct gm_engine *engine, uint32_t app, bool is_sile
 /* The connection of `app` ended: its unanswered batches are void. */
 void gm_engine_void_batches(struct gm_engine *engine, uint32_t app);
 
+/* Chunks whose copies out were not done when the daemon before died leave again. */
+void gm_engine_leave_again(struct gm_engine *engine);
+
 #endif

@@ -78,8 +78,8 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
 static void check_silence(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    bool is_silent =
-        app->is_stopped || (app->batches.sent && engine->now >= asked_at(engine, app) + GM_LATE_NS);
+    bool is_silent = app->is_stopped || app->state == GM_APP_LOST ||
+                     (app->batches.sent && engine->now >= asked_at(engine, app) + GM_LATE_NS);
     if (is_silent == engine->table->apps[id].is_silent)
         return;
     gm_engine_note_silence(engine, id, is_silent);

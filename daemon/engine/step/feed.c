@@ -181,6 +181,10 @@ static void feed(struct gm_engine *engine, struct gm_sched_event event)
         event.bytes = 0; /* what it keeps is no room */
     if (event.kind == GM_SCHED_WANT || event.kind == GM_SCHED_IDLE)
         engine->apps[id].is_wanting = event.kind == GM_SCHED_WANT;
+    /* It has come back and runs, though it has no turn: gm_engine_run_on. */
+    if (other == GM_NONE && !unit->is_open &&
+        (event.kind == GM_SCHED_CLOSED || event.kind == GM_SCHED_BUSY))
+        return;
     if (other == GM_NONE) {
         note(unit, &event);
         step(engine, &event);
@@ -198,6 +202,15 @@ void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uin
                     uint64_t bytes)
 {
     feed(engine, (struct gm_sched_event){.kind = kind, .app = app, .bytes = bytes});
+}
+
+void gm_engine_feed_return(struct gm_engine *engine, uint32_t app, uint32_t level,
+                           uint64_t charged_ns)
+{
+    feed(engine, (struct gm_sched_event){.kind = GM_SCHED_JOIN,
+                                         .app = app,
+                                         .level = level > 0 ? level : 1,
+                                         .charged_ns = charged_ns});
 }
 
 void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns)

@@ -16,6 +16,9 @@ int gm_engine_open_sched(struct gm_engine *engine);
 /* Tell the scheduler what happened. */
 void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uint32_t app,
                     uint64_t bytes);
+/* The app has come back: of a daemon before it had this level, and was charged so much there. */
+void gm_engine_feed_return(struct gm_engine *engine, uint32_t app, uint32_t level,
+                           uint64_t charged_ns);
 /* The app is idle, and was for `ago_ns` already. */
 void gm_engine_feed_idle(struct gm_engine *engine, uint32_t app, uint64_t ago_ns);
 /* What holds for it and its group now; `is_evicted`: while they are paused, their memory is to

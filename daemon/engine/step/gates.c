@@ -94,6 +94,25 @@ void gm_engine_close_gate(struct gm_engine *engine, uint32_t id)
     }
 }
 
+void gm_engine_run_on(struct gm_engine *engine, uint32_t id)
+{
+    gm_engine_opened(engine, id);
+    gm_engine_begin_work(engine, id, true);
+    gm_group_opens(engine, id);
+    gm_engine_feed(engine, GM_SCHED_WANT, id, 0);
+    if (gm_engine_is_chosen(engine, id)) /* else it has no turn, and its gate closes again */
+        gm_engine_feed(engine, GM_SCHED_OPENED, id, 0);
+    let(engine, id);
+    gm_engine_sample_soon(engine);
+}
+
+void gm_engine_rest(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    app->gate.epoch = app->client->epoch;
+    app->gate.is_parked = app->client->is_parked;
+}
+
 static void hold(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];

@@ -8,6 +8,9 @@
 void gm_engine_open_gate(struct gm_engine *engine, uint32_t app);
 /* Close the gate of a running app, and ask for its answer. */
 void gm_engine_close_gate(struct gm_engine *engine, uint32_t app);
+/* Of a daemon before, it has come back: it runs, and its work goes on; or its gate is closed. */
+void gm_engine_run_on(struct gm_engine *engine, uint32_t app);
+void gm_engine_rest(struct gm_engine *engine, uint32_t app);
 /* The answer to CLOSE; NULL: none came in time. */
 void gm_engine_drained(struct gm_engine *engine, uint32_t app,
                        const struct gm_msg_drained *drained);

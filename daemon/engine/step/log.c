@@ -86,7 +86,7 @@ void gm_engine_note_levels(struct gm_engine *engine)
     engine->levels_noted = engine->decisions;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
-        if (app->state == GM_APP_UNUSED || app->state == GM_APP_GONE)
+        if (app->state == GM_APP_UNUSED || app->state == GM_APP_GONE || app->state == GM_APP_LOST)
             continue;
         struct gm_sched_account account = account_of(engine, id);
         if (account.level == app->level_noted)

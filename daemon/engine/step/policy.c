@@ -532,6 +532,27 @@ void gm_engine_first_policy(struct gm_engine *engine, uint32_t id, const struct 
     gm_engine_begin_notes(engine, id);
 }
 
+void gm_engine_keep_policy(struct gm_engine *engine, uint32_t id,
+                           const struct gm_client_record *record)
+{
+    struct gm_app *app = &engine->apps[id];
+    gm_client_settings_to(&app->policy.admin, &record->admin); /* the reader has checked them */
+    gm_client_settings_to(&app->policy.own, &record->own);
+    app->policy.said = record->said;
+    app->policy.pauser = record->pauser;
+    app->policy.is_paused_by_rule = record->is_paused_by_rule != 0;
+}
+
+void gm_engine_policy_again(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    take_totals(engine, id);
+    recap(engine, id);
+    if (app->policy.admin.has | app->policy.own.has || gm_group_other_here(engine, id) != GM_NONE)
+        gm_engine_apply_policy(engine, id);
+    gm_engine_begin_notes(engine, id);
+}
+
 /* `mux-ctl set` */
 
 static bool is_match(const struct gm_set_request *request, const struct gm_client *client)
@@ -547,7 +568,7 @@ static bool is_selected(const struct gm_engine *engine, uint32_t id,
                         const struct gm_set_request *request)
 {
     const struct gm_app *app = &engine->apps[id];
-    if (app->state == GM_APP_UNUSED || app->state == GM_APP_GONE)
+    if (app->state == GM_APP_UNUSED || app->state == GM_APP_GONE || app->state == GM_APP_LOST)
         return false;
     const struct gm_client *client = gm_group_clients(app->client->group);
     while (client && !(client->session && is_match(request, client)))
@@ -840,7 +861,7 @@ void gm_engine_take_tuning(struct gm_engine *engine, const struct gm_engine_tuni
     config->best_effort_share = tuning->best_effort_share;
     for (uint32_t id = 0; id < config->max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
-        if (app->state == GM_APP_UNUSED || app->state == GM_APP_GONE)
+        if (app->state == GM_APP_UNUSED || app->state == GM_APP_GONE || app->state == GM_APP_LOST)
             continue;
         const struct gm_settings admin = app->policy.admin, own = app->policy.own;
         retake_rule(engine, id, text, sizeof text);

@@ -2,6 +2,7 @@
 #ifndef GM_DAEMON_ENGINE_STEP_POLICY_H
 #define GM_DAEMON_ENGINE_STEP_POLICY_H
 
+#include "daemon/core/ledger_clients.h"
 #include "daemon/engine/state/state.h"
 
 /* What gm_engine_set does. */
@@ -38,6 +39,11 @@ enum gm_sched_class gm_engine_class(const struct gm_engine *engine, uint32_t app
 void gm_engine_take_part(struct gm_engine *engine, uint32_t app);
 /* A new app's policy, known to the scheduler: what rules say of it, and its own wishes. */
 void gm_engine_first_policy(struct gm_engine *engine, uint32_t app, const struct gm_wishes *wishes);
+/* What the daemon before knew of an app that has yet to come back; and the scheduler is to know it.
+ */
+void gm_engine_keep_policy(struct gm_engine *engine, uint32_t app,
+                           const struct gm_client_record *record);
+void gm_engine_policy_again(struct gm_engine *engine, uint32_t app);
 /* Set whether a new client may have more memory than the budget, as rules and its wishes have it.
  */
 void gm_engine_judge_oversize(const struct gm_engine *engine, struct gm_client *client);

@@ -16,6 +16,7 @@
 #include "daemon/engine/step/reclaim.h"
 
 #include "common/sums.h"
+#include "daemon/engine/act/say.h"
 #include "daemon/engine/step/ahead.h"
 #include "daemon/engine/step/allocs.h"
 #include "daemon/engine/step/room.h"
@@ -32,6 +33,21 @@ static uint64_t take(struct gm_engine *engine, uint32_t id, uint32_t i, uint64_t
     const uint64_t bytes = engine->table->allocations[index].bytes;
     gm_engine_take_back(engine, index);
     return bytes;
+}
+
+void gm_engine_take_busy_spares(struct gm_engine *engine, uint32_t id)
+{
+    for (uint32_t i = 0; i < GM_SPARES_MAX && gm_engine_has_spares(engine, id); i++) {
+        const uint64_t word = atomic_load(&engine->apps[id].stat->spares[i]);
+        const struct gm_msg_taken taken = {.va = word & ~(GM_CHUNK_MIN - 1)};
+        if ((word & GM_SPARE_BUSY) == 0 || (word & GM_SPARE_OWN) != 0)
+            continue; /* the program has it, and says what becomes of it */
+        const uint32_t index = gm_table_find_allocation(engine->table, id, taken.va);
+        if (index != GM_NONE)
+            gm_engine_take_back(engine, index);
+        else if (!gm_engine_is_of_another(engine, id, taken.va))
+            gm_engine_say(engine, id, GM_MSG_TAKEN, &taken);
+    }
 }
 
 uint64_t gm_engine_take_spares(struct gm_engine *engine, uint32_t id, uint64_t least)

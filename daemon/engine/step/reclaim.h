@@ -12,4 +12,7 @@ void gm_engine_age_spares(struct gm_engine *engine, uint32_t app);
 /* `asker` is about to have `bytes`: take back the spares that are in the way. */
 void gm_engine_make_room(struct gm_engine *engine, uint32_t asker, uint64_t bytes);
 
+/* Of an app that has come back: the daemon before was about to take these. */
+void gm_engine_take_busy_spares(struct gm_engine *engine, uint32_t app);
+
 #endif

@@ -56,3 +56,16 @@ void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
     else
         end_frame(engine, chunk, frame);
 }
+
+void gm_engine_end_awaiting(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    const uint32_t exit = gm_engine_is_left(app) ? id : GM_NONE;
+    for (uint32_t i = 0; i < engine->table->max_frames; i++) {
+        const struct gm_frame *frame = &engine->table->frames[i];
+        if (frame->state == GM_FRAME_USED && frame->chunk == GM_NONE && frame->share == 0 &&
+            frame->mapper == id)
+            gm_engine_condemn(engine, i, exit);
+    }
+    gm_table_set_lost(engine->table, id, false);
+}

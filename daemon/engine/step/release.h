@@ -9,4 +9,7 @@ void gm_engine_free_pages(struct gm_engine *engine, uint32_t chunk);
 /* The chunk's frame is nobody's any more; it is mapped nowhere, or its app is gone. */
 void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t chunk);
 
+/* An app that was lost has ended, or left: what only it may have mapped is nobody's. */
+void gm_engine_end_awaiting(struct gm_engine *engine, uint32_t app);
+
 #endif

@@ -123,10 +123,20 @@ static struct gm_room_input for_all_soon(const struct gm_engine *engine)
     return for_all(engine, gm_host_limit_soon(engine));
 }
 
+/* A member of its group has memory here; who has yet to come back, too: they will run together. */
+static bool has_memory(const struct gm_engine *engine, const struct gm_client *client)
+{
+    return client->engines[engine->config.index] == engine &&
+           (engine->apps[client->id].session || engine->apps[client->id].state == GM_APP_LOST);
+}
+
 struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t id)
 {
     struct gm_room_sums sums = {0};
-    for (GM_EACH_MEMBER(engine, id, client)) {
+    const struct gm_client *client = gm_group_clients(engine->apps[id].client->group);
+    for (; client; client = client->next) {
+        if (!has_memory(engine, client))
+            continue;
         const struct gm_table_app *entry = &engine->table->apps[client->id];
         sums.promised += gm_room_promised(engine->table, client->id);
         sums.programs++;
@@ -143,8 +153,9 @@ struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t id)
 static uint32_t beyond_programs(const struct gm_engine *engine, uint32_t id)
 {
     uint32_t n = 0;
-    for (GM_EACH_MEMBER(engine, id, client))
-        n += engine->table->apps[client->id].beyond > 0;
+    const struct gm_client *client = gm_group_clients(engine->apps[id].client->group);
+    for (; client; client = client->next)
+        n += has_memory(engine, client) && engine->table->apps[client->id].beyond > 0;
     return n;
 }
 
@@ -297,7 +308,8 @@ uint64_t gm_engine_host_soon(const struct gm_engine *engine)
 bool gm_engine_is_absent(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    return app->is_stopped || (app->state == GM_APP_PAUSED && engine->table->apps[id].is_silent);
+    return app->is_stopped || app->state == GM_APP_LOST ||
+           (app->state == GM_APP_PAUSED && engine->table->apps[id].is_silent);
 }
 
 void gm_engine_update_room(struct gm_engine *engine)

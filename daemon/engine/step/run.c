@@ -46,12 +46,20 @@
 #include "daemon/engine/step/windows.h"
 
 /* A member of a group that is not open runs, as it came to this GPU in the middle of its work, and
- * is known not to drain now. */
+ * is known not to drain now. So does an app that has come back from the daemon before. */
 static bool is_busy_guest(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
     return !engine->units[app->unit].is_open &&
            (app->gate.is_late || app->client->state == GM_CLIENT_BUSY);
+}
+
+/* It has come back and runs, and the scheduler does not know that: it had no turn. */
+static bool is_turnless(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    return app->state == GM_APP_RUNNING && !engine->units[app->unit].is_open &&
+           !engine->stopping.is_on && gm_group_other_here(engine, id) == GM_NONE;
 }
 
 /* Move every app towards the decision. */
@@ -82,6 +90,8 @@ static void reconcile(struct gm_engine *engine)
         } else if (app->state == GM_APP_LOADING && !engine->in_set[id]) {
             gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
             gm_engine_end_placing(engine, id, true);
+        } else if (is_turnless(engine, id) && engine->in_set[id]) {
+            gm_engine_feed(engine, GM_SCHED_OPENED, id, 0); /* it is its turn now */
         } else if (app->state == GM_APP_RUNNING && !engine->in_set[id] &&
                    !is_busy_guest(engine, id)) {
             gm_group_yield(engine, id);

@@ -37,7 +37,8 @@
 
 static bool is_candidate(const struct gm_app *app)
 {
-    return app->state != GM_APP_UNUSED && app->state != GM_APP_GONE && !app->is_given_up;
+    return app->state != GM_APP_UNUSED && app->state != GM_APP_GONE && app->state != GM_APP_LOST &&
+           !app->is_given_up;
 }
 
 static bool is_open(const struct gm_app *app)

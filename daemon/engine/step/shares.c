@@ -432,7 +432,8 @@ void gm_engine_open_share(struct gm_engine *engine, uint32_t id, const struct gm
     struct gm_open *open;
 
     if (ask->va == 0 || ask->va % GM_CHUNK_MIN || ask->bytes == 0 || ask->bytes % GM_CHUNK_MIN ||
-        ask->bytes > UINT64_MAX - ask->va || find_open(engine, id, ask->va) ||
+        ask->bytes > UINT64_MAX - ask->va ||
+        (find_open(engine, id, ask->va) && ask->cookie > engine->apps[id].client->again) ||
         gm_table_find_allocation(engine->table, id, ask->va) != GM_NONE) {
         gm_engine_cut_off(engine, id, GM_REFUSE_PROTOCOL, "an opening that cannot be");
         return;
@@ -442,7 +443,13 @@ void gm_engine_open_share(struct gm_engine *engine, uint32_t id, const struct gm
         answer_open(engine, id, ask->cookie, CUDA_ERROR_INVALID_VALUE);
         return;
     }
-    if (share->owner == id || has_open(engine, id, share)) {
+    open = find_open(engine, id, ask->va);
+    if (open && open->share == share && open->stage == GM_OPEN_OPEN &&
+        ask->cookie <= engine->apps[id].client->again) {
+        answer_open(engine, id, ask->cookie, CUDA_SUCCESS); /* the daemon before has opened it */
+        return;
+    }
+    if (share->owner == id || open || has_open(engine, id, share)) {
         answer_open(engine, id, ask->cookie,
                     share->owner == id ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_ALREADY_MAPPED);
         return;
@@ -474,13 +481,185 @@ void gm_engine_shut(struct gm_engine *engine, uint32_t id, const struct gm_msg_s
 {
     struct gm_open *open = find_open(engine, id, ask->va);
     if (!open || open->stage != GM_OPEN_OPEN) {
-        answer_shut(engine, id, ask->cookie, CUDA_ERROR_INVALID_VALUE);
+        const bool is_again = !open && ask->cookie <= engine->apps[id].client->again;
+        answer_shut(engine, id, ask->cookie, is_again ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
         return;
     }
     open->cookie = ask->cookie;
     open->stage = GM_OPEN_SHUTTING;
     open->asked = 0;
     step_open(engine, open);
+}
+
+/* Of the daemon before. */
+
+static struct gm_share *new_share(struct gm_engine *engine, uint32_t id, uint32_t places)
+{
+    struct gm_share *share = calloc(1, sizeof *share + places * sizeof *share->places);
+    if (!share)
+        return NULL;
+    share->id = id;
+    share->owner = GM_NONE;
+    share->next = engine->shares;
+    engine->shares = share;
+    engine->next_share = id > engine->next_share ? id : engine->next_share;
+    return share;
+}
+
+int gm_engine_adopt_share(struct gm_engine *engine, uint32_t at,
+                          const struct gm_ledger_allocation *is)
+{
+    const struct gm_table *table = engine->table;
+    struct gm_share *share = new_share(engine, is->share, table->allocations[at].chunks);
+    if (!share)
+        return -ENOMEM;
+    share->nonce[0] = is->nonce[0];
+    share->nonce[1] = is->nonce[1];
+    share->owner = is->app;
+    share->uid = table->pools[table->apps[is->app].pool].uid;
+    share->va = is->va;
+    share->bytes = is->bytes;
+    for (uint32_t c = table->allocations[at].first; c != GM_NONE; c = table->chunks[c].sibling)
+        share->places[share->n++] =
+            (struct gm_share_place){.offset = table->chunks[c].va - is->va,
+                                    .bytes = gm_chunk_bytes(&table->chunks[c]),
+                                    .frame = table->chunks[c].frame};
+    share->left = share->n;
+    return 0;
+}
+
+/* Where an orphan lies in what was shared is known when somebody says where it is mapped. */
+#define UNKNOWN UINT64_MAX
+
+/* Somebody may have it open who has an import of any of it. */
+static bool may_have(const struct gm_engine *engine, uint32_t id, const struct gm_share *share)
+{
+    for (uint32_t i = 0; i < share->n; i++)
+        if (share->places[i].frame != GM_NONE &&
+            gm_table_has_import(engine->table, id, share->places[i].frame))
+            return true;
+    return false;
+}
+
+static int expect_opens(struct gm_engine *engine, struct gm_share *share)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (!engine->table->apps[id].is_used || share->owner == id || !may_have(engine, id, share))
+            continue;
+        struct gm_open *open = calloc(1, sizeof *open + share->n / 8 + 1);
+        if (!open)
+            return -ENOMEM;
+        *open = (struct gm_open){
+            .next = engine->opens, .share = share, .app = id, .stage = GM_OPEN_OPEN};
+        engine->opens = open;
+        share->opens++;
+    }
+    return 0;
+}
+
+static int adopt_orphans(struct gm_engine *engine, uint32_t number, uint32_t first)
+{
+    const struct gm_table *table = engine->table;
+    uint32_t n = 0;
+    for (uint32_t i = first; i < table->max_frames; i++)
+        n += table->frames[i].state != GM_FRAME_UNUSED && table->frames[i].share == number;
+    struct gm_share *share = new_share(engine, number, n);
+    if (!share)
+        return -ENOMEM;
+    for (uint32_t i = first; i < table->max_frames; i++)
+        if (table->frames[i].state != GM_FRAME_UNUSED && table->frames[i].share == number) {
+            const uint64_t bytes = gm_class_bytes(table->frames[i].class);
+            share->places[share->n++] =
+                (struct gm_share_place){.offset = UNKNOWN, .bytes = bytes, .frame = i};
+            share->bytes += bytes;
+            share->uid = table->pools[table->frames[i].pool].uid;
+        }
+    return 0;
+}
+
+int gm_engine_adopt_orphans(struct gm_engine *engine)
+{
+    const struct gm_table *table = engine->table;
+    struct gm_share *share, *next;
+    int error = 0;
+    for (uint32_t i = 0; i < table->max_frames && error == 0; i++) {
+        const struct gm_frame *frame = &table->frames[i];
+        if (frame->state != GM_FRAME_UNUSED && frame->share != 0 &&
+            !find_share(engine, frame->share))
+            error = adopt_orphans(engine, frame->share, i);
+    }
+    for (share = engine->shares; share && error == 0; share = share->next)
+        error = expect_opens(engine, share);
+    for (share = engine->shares; share && error == 0; share = next) {
+        next = share->next;
+        for (uint32_t i = 0; i < share->n && share->owner == GM_NONE && share->opens == 0; i++)
+            end_place(engine, &share->places[i]);
+        end_share_if_over(engine, share);
+    }
+    return error;
+}
+
+static struct gm_open *open_in(const struct gm_engine *engine, uint32_t id, uint32_t frame)
+{
+    const uint32_t number = engine->table->frames[frame].share;
+    struct gm_open *open = number == 0 ? NULL : engine->opens;
+    while (open && (open->app != id || open->share->id != number))
+        open = open->next;
+    return open;
+}
+
+bool gm_engine_may_have_open(const struct gm_engine *engine, uint32_t id, uint32_t frame)
+{
+    return open_in(engine, id, frame) != NULL;
+}
+
+bool gm_engine_is_open(const struct gm_engine *engine, uint32_t id, uint32_t frame)
+{
+    const struct gm_open *open = open_in(engine, id, frame);
+    return open && open->va != 0;
+}
+
+/* Where it is mapped as a whole; 0: it is not. */
+static uint64_t opened_at(const struct gm_share *share, const uint64_t *va)
+{
+    uint64_t from = UINT64_MAX;
+    for (uint32_t i = 0; i < share->n; i++) {
+        const struct gm_share_place *place = &share->places[i];
+        const uint64_t at = place->frame == GM_NONE ? 0 : va[place->frame];
+        if (at == 0 || at == UINT64_MAX)
+            return 0;
+        const uint64_t offset = place->offset == UNKNOWN ? 0 : place->offset;
+        if (at < offset || (place->offset != UNKNOWN && i > 0 && at - offset != from))
+            return 0;
+        from = at - offset < from ? at - offset : from;
+    }
+    return from == UINT64_MAX ? 0 : from;
+}
+
+void gm_engine_confirm_opens(struct gm_engine *engine, uint32_t id, const uint64_t *va)
+{
+    for (struct gm_open *open = engine->opens; open; open = open->next) {
+        struct gm_share *share = open->share;
+        if (open->app != id || open->va != 0)
+            continue;
+        open->va = opened_at(share, va);
+        for (uint32_t i = 0; i < share->n && open->va != 0; i++) {
+            set_mapped(open, i, true);
+            if (share->places[i].offset == UNKNOWN)
+                share->places[i].offset = va[share->places[i].frame] - open->va;
+        }
+    }
+}
+
+void gm_engine_end_unconfirmed(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_open *open = engine->opens;
+    while (open) {
+        struct gm_open *next = open->next;
+        if (open->app == id && open->va == 0)
+            end_open(engine, open);
+        open = next;
+    }
 }
 
 /* Sums. */

@@ -14,6 +14,20 @@ void gm_engine_unite_kin(struct gm_engine *engine, uint32_t app);
 /* Whether `app` has opened something at `va`. */
 bool gm_engine_has_open(const struct gm_engine *engine, uint32_t app, uint64_t va);
 void gm_engine_shut(struct gm_engine *engine, uint32_t app, const struct gm_msg_shut *shut);
+/* Adopted shares: what an app that has yet to come back may have open, it counts as having open
+ * until it says what it has mapped. Whether that may be something in this frame. */
+bool gm_engine_may_have_open(const struct gm_engine *engine, uint32_t app, uint32_t frame);
+/* It has come back, with each frame mapped at va[frame]. What it has mapped as a whole is open ...
+ */
+void gm_engine_confirm_opens(struct gm_engine *engine, uint32_t app, const uint64_t *va);
+bool gm_engine_is_open(const struct gm_engine *engine, uint32_t app, uint32_t frame);
+/* ... and nothing else. */
+void gm_engine_end_unconfirmed(struct gm_engine *engine, uint32_t app);
+/* At the start: an allocation is shared by this name; then all frames that are, and who may have
+ * opened them. 0 or -ENOMEM. */
+int gm_engine_adopt_share(struct gm_engine *engine, uint32_t allocation,
+                          const struct gm_ledger_allocation *is);
+int gm_engine_adopt_orphans(struct gm_engine *engine);
 /* A batch of places is answered. */
 void gm_engine_places_done(struct gm_engine *engine, const struct gm_batch *batch, int32_t result);
 /* The owner frees the allocation at `va`, or is gone: nobody can open it any more. */

@@ -11,4 +11,9 @@ uint32_t gm_engine_spare_of(const struct gm_engine *engine, uint32_t app, uint64
 /* Bytes that `app` freed and keeps, as it says. */
 uint64_t gm_engine_spare_bytes(const struct gm_engine *engine, uint32_t app);
 
+/* The last of the client's GPUs answers for what none has, as all others have sent what they have
+ * to unmap: whether another one is to do that, as it is behind this one or has an allocation there.
+ */
+bool gm_engine_is_of_another(const struct gm_engine *engine, uint32_t app, uint64_t va);
+
 #endif

@@ -24,6 +24,7 @@
 #include "daemon/engine/step/idle.h"
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/policy.h"
+#include "daemon/engine/step/returns.h"
 #include "daemon/engine/step/run.h"
 #include "daemon/engine/step/saving.h"
 #include "daemon/engine/step/shares.h"
@@ -41,6 +42,8 @@ static bool take_message(struct gm_engine *engine, uint32_t id,
         gm_engine_frees(engine, id, message->body);
         break;
     case GM_MSG_WANT:
+        if (engine->apps[id].state == GM_APP_LOST)
+            break; /* its threads are looked at when it may run */
         gm_engine_wants(engine, id);
         if (((const struct gm_msg_want *)message->body)->is_hurried != 0)
             gm_engine_feed(engine, GM_SCHED_HURRY, id, 0);
@@ -166,6 +169,25 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         break;
     case GM_INPUT_SAVE:
         gm_engine_begin_saving(engine, input->save.on_saved, input->save.arg);
+        break;
+    case GM_INPUT_AWAIT:
+        error = gm_engine_await_app(engine, input->await.client, input->await.record);
+        break;
+    case GM_INPUT_AWAITED:
+        gm_engine_give_up_rest(engine);
+        gm_engine_leave_again(engine);
+        break;
+    case GM_INPUT_RETURN:
+        error =
+            gm_engine_app_returns(engine, input->app, input->back.holds, input->back.n,
+                                  input->back.is_running, input->back.why, input->back.why_size);
+        if (error == 0) {
+            gm_engine_unite_kin(engine, input->app);
+            gm_engine_gather_groups(engine);
+        }
+        break;
+    case GM_INPUT_GIVE_UP:
+        gm_engine_give_up_app(engine, input->app);
         break;
     }
     if (error == 0 && !is_over)

@@ -5,6 +5,7 @@
 #ifndef GM_DAEMON_ENGINE_STEP_STEP_H
 #define GM_DAEMON_ENGINE_STEP_STEP_H
 
+#include "daemon/core/ledger_clients.h"
 #include "daemon/engine/state/state.h"
 
 enum gm_input_kind {
@@ -27,12 +28,16 @@ enum gm_input_kind {
     GM_INPUT_TUNE,        /* options and rules have changed */
     GM_INPUT_TRIM,        /* ... wants memory back */
     GM_INPUT_SAVE,        /* the daemon is about to end */
+    GM_INPUT_AWAIT,       /* the client of a daemon before has yet to come back */
+    GM_INPUT_AWAITED,     /* ... and no others have */
+    GM_INPUT_RETURN,      /* it has */
+    GM_INPUT_GIVE_UP,     /* it never will */
 };
 
 /* What has happened. */
 struct gm_input {
     enum gm_input_kind kind;
-    uint32_t app; /* MESSAGE, IMPORTED, LEFT, EXITED, CLOSED */
+    uint32_t app; /* MESSAGE, IMPORTED, LEFT, EXITED, CLOSED, RETURN, GIVE_UP */
     union {
         struct gm_client *client; /* JOIN, IMPORTED */
         const struct gm_wire_message *message;
@@ -56,10 +61,22 @@ struct gm_input {
             void (*on_saved)(void *arg);
             void *arg;
         } save;
+        struct {
+            struct gm_client *client;
+            const struct gm_client_record *record;
+        } await;
+        struct {
+            const struct gm_holds_entry *holds;
+            uint32_t n;
+            bool is_running;
+            char *why;
+            size_t why_size;
+        } back; /* RETURN */
     };
 };
 
-/* The input came at the time `now`. Of JOIN and SET 0, or -errno and nothing has changed. */
+/* The input came at the time `now`. Of JOIN, SET, AWAIT and RETURN 0, or -errno and nothing has
+ * changed. */
 int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input *input);
 
 #endif

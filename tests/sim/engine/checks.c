@@ -837,6 +837,9 @@ static void check_groups(void)
 
 void checks_run(void)
 {
+    for (uint32_t i = 1; i <= machine.n_programs && machine.is_down; i++)
+        if (machine.programs[i].is_there && machine.programs[i].is_active)
+            check_active(&machine.programs[i]);
     if (!machine.is_up)
         return;
     for (uint32_t i = 0; i < machine.n_gpus; i++) {
@@ -874,7 +877,8 @@ void checks_run(void)
                     check_cap(p, machine.daemon.engines[gpu]);
             }
         /* Whoever finds the mark free may enable a parked program at once, be it a watchdog. */
-        if (p->is_there && (p->is_active || (p->is_connected && p->is_parked && program_may_go_on(p))))
+        if (p->is_there &&
+            (p->is_active || (p->is_connected && p->is_parked && program_may_go_on(p))))
             check_active(p);
         if (!p->session || !p->is_connected || !p->is_joined)
             continue;

@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers that no file has: closing one does nothing. */
-enum { FDS = 1 << 20 };
+enum { FDS = FIRST_FD };
 
 static struct handle handles[HANDLES];
 static uint32_t n_handles; /* above the highest that is used */
@@ -124,7 +123,7 @@ bool handle_is_mapped_in_pool(const bool is_frame[HANDLES])
 
 static void end_handle(struct handle *handle)
 {
-    if (handle->is_held || handle->refs > 0)
+    if (handle->is_held || handle->refs > 0 || handle->kept > 0)
         return;
     for (uint32_t i = 0; i < handle->pages; i++)
         require(handle->page[i].readers + handle->page[i].writers == 0,
@@ -144,6 +143,13 @@ void handle_unref(int handle)
     struct handle *at = handle_at(handle);
     require(at->refs > 0, "memory %d has no import", handle);
     at->refs--;
+    end_handle(at);
+}
+
+void handle_keep(int handle, bool is_kept)
+{
+    struct handle *at = handle_at(handle);
+    at->kept += is_kept ? 1 : -1u;
     end_handle(at);
 }
 
@@ -557,6 +563,21 @@ uint32_t pinned_pages(const struct gm_hostpool *pool, uint32_t page, struct page
             pages[n++] = page_at(at);
     }
     return n;
+}
+
+/* What nobody else has goes with it. */
+void cuda_die(void)
+{
+    memset(places, 0, next_place * sizeof *places);
+    memset(n_free_ranges, 0, sizeof n_free_ranges);
+    next_place = 0;
+    cuda_leave();
+    for (uint32_t i = 1; i < n_handles; i++) {
+        if (!handles[i].is_used || !handles[i].is_held)
+            continue;
+        handles[i].is_held = handles[i].was_mapped = false;
+        end_handle(&handles[i]);
+    }
 }
 
 void cuda_begin(void)

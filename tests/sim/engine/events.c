@@ -67,6 +67,18 @@ static void forget(struct gpu_states *of)
     plants = (struct chance){.state = machine.seed ^ 0x9e3779b97f4a7c15ull};
 }
 
+void events_adopted(uint32_t gpu)
+{
+    struct gpu_states *of = &states[gpu];
+    const struct chance was = plants;
+    forget(of);
+    plants = was;
+    begin(gpu);
+    for (unsigned m = 0; m < GM_MODELS_N; m++)
+        for (uint32_t i = 0; i < of->n[m]; i++)
+            of->told[m][i] = state_of(machine.daemon.engines[gpu], (enum gm_model)m, i);
+}
+
 /* An eviction begins: it leaves room in pinned memory through which the tiers below can be emptied.
  */
 static void check_reserve(const struct gm_engine *engine)
@@ -193,8 +205,12 @@ void events_take(struct gm_journal *journal, const struct gm_event *event)
         take_input(watch, event->at, event->input.event);
     } else if (event->kind == GM_EVENT_UNITED && event->united.is_made) {
         const struct gm_engine *engine = machine.daemon.engines[event->gpu];
-        program_unite(engine->apps[event->app].session->program,
-                      machine.daemon.clients[event->united.partner]->session->program);
+        const struct program *partner = NULL; /* it may have yet to come back */
+        for (uint32_t i = 1; i <= machine.n_programs; i++)
+            if (machine.programs[i].pid == event->united.partner_pid)
+                partner = &machine.programs[i];
+        require(partner, "a program runs together with none");
+        program_unite(engine->apps[event->app].session->program, partner);
     } else if (event->kind == GM_EVENT_CHECKED) {
         machine.sums.guilty += event->checked.step == GM_CHECKED_BACK;
         machine.sums.tries += event->checked.step == GM_CHECKED_TRY;

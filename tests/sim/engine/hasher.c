@@ -122,6 +122,17 @@ int gm_hasher_open(struct gm_hasher **out, uv_loop_t *loop, const struct gm_cuda
     return 0;
 }
 
+void hasher_die(void)
+{
+    for (uint32_t k = 0; k < GPUS; k++) {
+        for (uint64_t n = hashers[k] ? hashers[k]->ended + 1 : 1;
+             hashers[k] && n <= hashers[k]->submitted; n++)
+            for (uint32_t i = 0; i < hashers[k]->hashes[n % DEPTH].n; i++)
+                page_end_read(hashers[k]->hashes[n % DEPTH].pages[i]);
+        hashers[k] = NULL;
+    }
+}
+
 void gm_hasher_close(struct gm_hasher *self)
 {
     if (!self)

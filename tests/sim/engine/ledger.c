@@ -85,7 +85,8 @@ static void check_pages(const struct gm_engine *engine, const struct gm_table *m
                    gm_ledger_chains(from, (enum gm_tier)tier));
         for (uint32_t i = 0; i < made->max_chunks; i++) {
             const struct gm_chunk *chunk = &made->chunks[i];
-            if (chunk->state == GM_CHUNK_UNUSED || chunk->tier != tier)
+            if (chunk->state == GM_CHUNK_UNUSED || chunk->page == GM_NONE ||
+                (chunk->state == GM_CHUNK_LEAVING ? GM_TIER_PINNED : chunk->tier) != tier)
                 continue;
             const bool is_small_unit =
                 tier == GM_TIER_PINNED && gm_class_bytes(chunk->class) < GM_SLAB_BYTES &&
@@ -131,6 +132,7 @@ static void on_store(void *arg, enum gm_ledger_kind kind, uint32_t slot)
     const struct of_gpu *of = arg;
     (void)kind;
     (void)slot;
+    deaths_may_come("a store");
     if (machine.is_lost || draw(&chance, RARELY) != 0)
         return;
     adopt((uint32_t)(of - of_gpus), "in a step");
@@ -196,7 +198,8 @@ void ledger_run_clients(void)
         if (!client)
             continue;
         require(is.pid == (uint32_t)client->pid && is.nonce[0] == client->nonce[0] &&
-                    is.nonce[1] == client->nonce[1] && is.is_gone == !client->session,
+                    is.nonce[1] == client->nonce[1] &&
+                    (is.is_gone == !client->session || client->lost_at != 0),
                 "the record of client %u is another's", id);
         if (!client->session)
             continue;

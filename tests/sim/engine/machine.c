@@ -72,7 +72,15 @@ bool machine_step(uint64_t until)
     machine.steps++;
     machine.clock_reads = 0;
     cuda_leave();
-    event.fn(event.arg, event.a, event.b);
+    if (!machine.has_deaths) {
+        event.fn(event.arg, event.a, event.b);
+    } else if (setjmp(machine.death_point) == 0) {
+        deaths_enter(true);
+        event.fn(event.arg, event.a, event.b);
+    } else {
+        deaths_died();
+    }
+    deaths_enter(false);
     /* A GPU tells a client what it has, or hears its message, and takes it. Of a group each GPU may
      * go round for what each other one did. */
     require(machine.clock_reads <= machine.n_gpus * (machine.n_gpus > 2 ? machine.n_gpus : 2),

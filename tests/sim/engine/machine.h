@@ -20,6 +20,8 @@
  *   checks.c     what must hold after every step
  *   stays.c      ... and what working sets must not cost
  *   ledger.c     ... and that a new daemon would find all memory, wherever this one dies
+ *   deaths.c     beside the seeds: it dies, and another one comes
+ *   kept.c       the keeper
  *
  * Everything is drawn from one seed, so a failure can be replayed. Virtual time passes only between
  * steps. A fake only queues work and never calls the engine from inside a call: what the engine asks
@@ -39,6 +41,7 @@
 #ifndef GM_TESTS_SIM_MACHINE_H
 #define GM_TESTS_SIM_MACHINE_H
 
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -86,6 +89,8 @@ struct page {
     uint32_t takes, taken;     /* of the host: how often it was taken; when it was copied to last */
 };
 
+/* Numbers that no file has: closing one does nothing. */
+enum { FIRST_FD = 1 << 20 };
 enum { HANDLE_PAGES = 16, HANDLES = 4096, NO_HANDLE = 0 };
 
 /* A physical memory handle, of the GPU or of the host. It lives while somebody has it: the daemon,
@@ -100,6 +105,7 @@ struct handle {
     uint32_t gpu;     /* whose memory it is; of host memory, who pinned it */
     uint32_t pages;   /* of 2 MiB */
     uint32_t refs;    /* imports and fds on their way */
+    uint32_t kept;    /* by the keeper */
     uint32_t program; /* that has it mapped; 0: none */
     uint32_t uid;     /* of whoever mapped it first; 0: nobody yet */
     uint32_t maps;
@@ -115,6 +121,7 @@ const struct handle *handle_of_page(const struct page *page);
 bool handle_is_mapped_in_pool(const bool is_frame[HANDLES]);
 void handle_ref(int handle);
 void handle_unref(int handle);
+void handle_keep(int handle, bool is_kept);
 /* The page at an address of the daemon's, which must be mapped. */
 struct page *page_at(CUdeviceptr va);
 /* The same, of memory that that GPU's engine has made, there or on the host. */
@@ -178,6 +185,7 @@ struct region {
     bool is_filled;         /* it wrote all of it once, if it is so */
     uint64_t works;         /* of the program, when it asked for it */
     bool is_misnamed;       /* OPENING: it asked with a wrong nonce */
+    struct gm_msg_open ask; /* ... what */
     uint32_t share;         /* its number; 0: not shared */
     uint64_t nonce[2];
     uint32_t spare; /* which word of gm_stat.spares, */
@@ -193,6 +201,7 @@ struct mapping {
 struct gm_session {
     struct program *program;
     uint64_t life; /* of the program when the session began */
+    bool is_void;  /* its daemon has died */
 };
 
 struct program {
@@ -218,7 +227,14 @@ struct program {
     pid_t pid;
     uint32_t uid, app;
     struct gm_session *session; /* the daemon's handle of it */
-    struct gm_ctl *ctl;         /* as the program maps them */
+    bool has_said_hello;
+    bool is_losing;     /* its daemon has died, and it has not noticed */
+    bool is_lost;       /* its daemon has died, and none has taken it over */
+    bool is_gone;       /* ... and none will */
+    int stat_fd;        /* of `stat`, as the keeper has it; 0: none */
+    uint64_t is_trying; /* ... of that daemon it will ask: one more than its number */
+    uint64_t link;      /* which connection of its life this is */
+    struct gm_ctl *ctl; /* as the program maps them */
     struct gm_stat *stat;
     struct mail *inbox, *inbox_end;
     uint64_t down_at, up_at; /* when the newest message each way arrives */
@@ -284,6 +300,9 @@ int program_send(struct gm_session *session, enum gm_msg_type type, const void *
 void program_end(struct gm_session *session, enum gm_refusal reason, const char *text);
 enum gm_why program_stop(pid_t pid);
 int program_keep(struct gm_session *session); /* gm_engine_outlet.keep */
+/* deaths.c: the daemon is dead; and another one is there. */
+void programs_lose(void);
+void programs_try_again(void);
 #define PROGRAM_BASE 0x7f0000000000ull
 static inline uint64_t program_va(uint32_t page)
 {
@@ -321,7 +340,14 @@ struct machine {
     unsigned clock_reads;         /* in this step */
 
     struct gm_machine daemon;
-    bool is_up; /* the daemon is */
+    bool is_up;           /* the daemon is */
+    bool has_deaths;      /* it dies at times, */
+    bool is_down;         /* ... is dead now, */
+    bool is_coming;       /* ... or adopts what the one before had */
+    uint64_t daemon_life; /* changes when it dies */
+    const void *records;  /* of the clients of the one before */
+    jmp_buf death_point;
+    struct chance death; /* of its own */
     struct gm_engine_config config;
     uv_loop_t loop;
     uint32_t n_gpus;
@@ -366,12 +392,13 @@ struct machine {
         uint64_t unions;  /* of groups, as programs share memory */
         uint64_t planted; /* events that were not legal */
         uint64_t disk_errors, failed_maps, deaf, lies, inside, copied;
-        uint64_t windows;       /* that ended, */
-        uint64_t lasting;       /* ... places of work that lasted longer */
-        uint64_t marks;         /* ... and what was read of them */
-        uint64_t guilty, tries; /* steps of the check */
-        uint64_t ledgers;       /* that a new daemon could read */
-        uint64_t holds;         /* gates that were closed so that memory can move */
+        uint64_t windows;                       /* that ended, */
+        uint64_t lasting;                       /* ... places of work that lasted longer */
+        uint64_t marks;                         /* ... and what was read of them */
+        uint64_t guilty, tries;                 /* steps of the check */
+        uint64_t ledgers;                       /* that a new daemon could read */
+        uint64_t holds;                         /* gates that were closed so that memory can move */
+        uint64_t kills, comings, back, hostile; /* deaths.c */
     } sums;
 };
 extern struct machine machine;
@@ -434,6 +461,29 @@ int uv_fake_pidfd(pid_t pid);
 int uv_fake_connection(void);
 void uv_fake_hang_up(int fd);
 void mover_lose_context(uint32_t gpu);
+/* The daemon's process has ended. */
+void mover_die(void);
+void hasher_die(void);
+void meter_die(void);
+void stores_die(void);
+void uv_fake_die(void);
+void cuda_die(void);
+
+/* kept.c: a new one; all that it has is of a daemon before now; and it has nothing. */
+struct gm_kept *kept_begin(void);
+void kept_survive(void);
+void kept_end(void);
+
+/* deaths.c: here the daemon may die, if deaths_enter said so. */
+void deaths_may_come(const char *where);
+void deaths_enter(bool is_inside);
+void deaths_died(void);
+void deaths_begin(void);
+void deaths_end(void);
+void deaths_program_ended(const struct program *p);
+/* So many seeds; not 0: some failed. */
+int deaths_run(uint64_t n, uint64_t from, bool goes_on);
+void scenario_run_deaths(uint64_t seed, bool is_verbose);
 
 /* program.c: two run together from now on, as the daemon says. */
 void program_unite(const struct program *p, const struct program *owner);
@@ -452,6 +502,8 @@ void ledger_end(void);
 /* events.c: takes what happens in an engine; and what it does after each step. */
 void events_take(struct gm_journal *journal, const struct gm_event *event);
 void events_run(struct gm_engine *engine);
+/* It has adopted what the daemon before had. */
+void events_adopted(uint32_t gpu);
 
 /* stays.c: when the engines have started; what happens in one of them; and after each step. */
 void stays_begin(void);

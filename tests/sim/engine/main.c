@@ -8,6 +8,8 @@
  * sim_engine --sleepers         beside programs that sleep others work (sleepers.c)
  * sim_engine --evicts           who is evicted leaves the GPU, and comes back (evicts.c)
  * sim_engine --jobs N [FROM]    N seeds of jobs on several GPUs (jobs.c)
+ * sim_engine --deaths N [FROM]  N seeds in which the daemon dies, and another one comes (deaths.c);
+ *                               --count-deaths goes on after a failure, --death SEED shows one
  * sim_engine --turns            how much of the GPU's time is used in turns (turns.c)
  *
  * machine.h says what is simulated, checks.c what must hold. A failure prints its seed.
@@ -140,11 +142,21 @@ int main(int argc, char **argv)
         }
         if (strcmp(argv[1], "--count") == 0)
             return count_failures(n, seed);
+        if (strcmp(argv[1], "--deaths") == 0)
+            return deaths_run(n, seed, false);
+        if (strcmp(argv[1], "--count-deaths") == 0)
+            return deaths_run(n, seed, true);
+        if (strcmp(argv[1], "--death") == 0 && argc == 3) {
+            gm_log_open(STDOUT_FILENO, GM_LOG_DEBUG, "gpumuxd");
+            setvbuf(stdout, NULL, _IOLBF, 0);
+            scenario_run_deaths(n, true);
+            return 0;
+        }
     }
     fprintf(
         stderr,
         "usage: sim_engine [SEED | --rare | --sleepers | --evicts | --turns | --jobs N [FROM] | "
-        "--seeds N [FROM] | "
+        "--deaths N [FROM] | --count-deaths N [FROM] | --death SEED | --seeds N [FROM] | "
         "--count N [FROM]]\n");
     return 1;
 }

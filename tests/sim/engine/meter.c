@@ -142,3 +142,9 @@ bool gm_meter_take(struct gm_meter *meter, struct gm_meter_sample *sample)
     *sample = meter->samples[++meter->taken % SAMPLES];
     return true;
 }
+
+void meter_die(void)
+{
+    for (uint32_t i = 0; i < GPUS; i++)
+        meters[i] = NULL;
+}

@@ -32,6 +32,7 @@ struct gm_mover {
     uint32_t gpu;
     bool is_waking, is_closed;
     struct way ways[GM_WAYS];
+    uint64_t *count; /* of copies out that have ended */
 };
 
 static struct gm_mover *movers[GPUS]; /* those that are open */
@@ -54,7 +55,8 @@ uint64_t mover_ended(uint32_t gpu)
 
 void gm_mover_count(struct gm_mover *mover, uint64_t *word, CUdeviceptr at)
 {
-    (void)mover, (void)word, (void)at; /* ledger.c asks for it */
+    (void)at;
+    mover->count = word;
 }
 
 static const char *name_of(enum gm_way way)
@@ -112,6 +114,8 @@ static void on_ended(void *arg, uint64_t w, uint64_t unused)
     trace(w == GM_WAY_OUT ? "copy out %lu of GPU %lu ends (error %lu)"
                           : "copy in %lu of GPU %lu ends (error %lu)",
           way->ended, mover->gpu, copy->result);
+    if (w == GM_WAY_OUT && mover->count)
+        *mover->count = way->ended;
     wake(mover);
     begin_next(mover, (enum gm_way)w);
     if (w == GM_WAY_OUT)
@@ -154,6 +158,36 @@ static uint64_t submit(struct gm_mover *mover, enum gm_way w, const struct copy 
           way->submitted, copy->pages, copy->fence);
     begin_next(mover, w);
     return way->submitted;
+}
+
+/* One that was under way may have ended, and have been counted. */
+static void die(struct gm_mover *mover, enum gm_way w)
+{
+    struct way *way = &mover->ways[w];
+    if (way->begun == way->ended)
+        return;
+    const struct copy *copy = &way->copies[(way->ended + 1) % GM_WAY_DEPTH];
+    const bool is_whole = draw_percent(&machine.death, 50);
+    for (uint32_t i = 0; i < copy->pages; i++) {
+        if (copy->is_clear)
+            page_end_clear(copy->to[i], !is_whole);
+        else if (is_whole)
+            page_end_copy(copy->to[i], copy->from[i]);
+        else
+            page_end_broken(copy->to[i], copy->from[i]);
+    }
+    if (is_whole && w == GM_WAY_OUT && mover->count && copy->result == CUDA_SUCCESS &&
+        draw_percent(&machine.death, 50))
+        *mover->count = way->ended + 1;
+}
+
+void mover_die(void)
+{
+    for (uint32_t i = 0; i < GPUS; i++) {
+        for (int way = 0; way < GM_WAYS && movers[i]; way++)
+            die(movers[i], (enum gm_way)way);
+        movers[i] = NULL;
+    }
 }
 
 static void device_pages(const struct gm_mover *mover, CUdeviceptr at, uint64_t bytes,

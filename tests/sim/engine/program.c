@@ -28,14 +28,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "common/windows.h"
+#include "daemon/engine/act/client.h"
+#include "daemon/engine/inlet.h"
+#include "daemon/engine/step/returns.h"
 
 /* ---- messages ---- */
 
 struct mail {
     struct mail *next;
-    uint64_t life;
+    uint64_t life, link, step;
     enum gm_msg_type type;
     uint32_t count;
     int n_fds, fds[GM_WIRE_FDS]; /* handles */
@@ -108,6 +112,7 @@ static struct mail *new_mail(uint64_t life, enum gm_msg_type type, const void *b
     struct mail *mail = calloc(1, sizeof *mail + bytes + 8);
     require(mail, "no memory");
     mail->life = life;
+    mail->step = machine.steps;
     mail->type = type;
     mail->count = count;
     memcpy(mail->body, body, body_size(type));
@@ -129,7 +134,8 @@ static void on_up(void *arg, uint64_t number, uint64_t is_lie)
 {
     struct mail *mail = arg;
     struct program *p = &machine.programs[number];
-    if (p->session && p->session->life == mail->life && !machine.is_lost) {
+    if (p->session && p->session->life == mail->life && !machine.is_lost && machine.is_up &&
+        p->link == mail->link) {
         const struct gm_wire_message message = {.type = (uint16_t)mail->type,
                                                 .body = mail->body,
                                                 .entries = mail->count ? mail->entries : NULL,
@@ -145,9 +151,11 @@ static void on_up(void *arg, uint64_t number, uint64_t is_lie)
 static void say_more(struct program *p, enum gm_msg_type type, const void *body,
                      const void *entries, uint32_t count)
 {
-    if (p->is_connected)
-        machine_at(behind(&p->up_at, 30 * GM_US), on_up,
-                   new_mail(p->life, type, body, entries, count), p->number, 0);
+    if (!p->is_connected)
+        return;
+    struct mail *mail = new_mail(p->life, type, body, entries, count);
+    mail->link = p->link;
+    machine_at(behind(&p->up_at, 30 * GM_US), on_up, mail, p->number, 0);
 }
 
 static void say(struct program *p, enum gm_msg_type type, const void *body)
@@ -322,15 +330,17 @@ static bool is_odd(unsigned of)
 /* Now and then of another batch. */
 static void done(struct program *p, uint64_t batch, int32_t result)
 {
-    const bool is_lie = p->is_connected && is_odd(1000);
+    const bool is_lie = p->is_connected && !machine.has_deaths && is_odd(1000);
     const struct gm_msg_done answer = {.batch = batch + (is_lie ? 1 + draw(&machine.odd, 3) : 0),
                                        .result = result};
     machine.moved_at = machine.now;
     p->is_lying = p->is_lying || is_lie;
     machine.sums.lies += is_lie;
-    if (p->is_connected)
-        machine_at(behind(&p->up_at, 30 * GM_US), on_up,
-                   new_mail(p->life, GM_MSG_DONE, &answer, NULL, 0), p->number, is_lie);
+    if (!p->is_connected)
+        return;
+    struct mail *mail = new_mail(p->life, GM_MSG_DONE, &answer, NULL, 0);
+    mail->link = p->link;
+    machine_at(behind(&p->up_at, 30 * GM_US), on_up, mail, p->number, is_lie);
 }
 
 /* When it answers again. */
@@ -619,6 +629,8 @@ static void on_down(void *arg, uint64_t a, uint64_t b)
 {
     struct program *p = arg;
     struct mail *mail = p->inbox;
+    if (!mail)
+        return; /* it was cut off */
     if (mail->life == p->life && p->is_connected && machine.now < silent_until(p)) {
         machine_at(silent_until(p), on_down, p, a, b);
         return;
@@ -641,6 +653,7 @@ int program_send(struct gm_session *session, enum gm_msg_type type, const void *
     if (type == GM_MSG_WELCOME) {
         p->ctl = mmap(NULL, sizeof *p->ctl, PROT_READ, MAP_SHARED, fds[0], 0);
         p->stat = mmap(NULL, GM_STAT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
+        p->stat_fd = machine.has_deaths ? dup(fds[1]) : 0;
         require(p->ctl != MAP_FAILED && p->stat != MAP_FAILED, "no shared memory");
     } else {
         for (int i = 0; i < n_fds; i++) {
@@ -732,7 +745,7 @@ static void give_back_memory(struct program *p)
                 continue;
             region->state = REGION_SPARE;
             region->spare = i;
-            region->word = program_va(region->first) | (++p->cookie % 1000) << 1;
+            region->word = program_va(region->first) | (++p->cookie % 1000) << 2;
             atomic_store(&p->stat->spares[i], region->word);
             return;
         }
@@ -783,6 +796,7 @@ static void open_region(struct program *p, const struct region *theirs)
                               .nonce = {theirs->nonce[0], theirs->nonce[1]}};
     region->is_misnamed = draw_percent(&machine.odd, 10);
     ask.nonce[draw(&machine.odd, 2)] ^= (uint64_t)region->is_misnamed << draw(&machine.odd, 64);
+    region->ask = ask;
     region->content = theirs->content;
     region->content->refs++;
     p->unanswered++;
@@ -1048,6 +1062,11 @@ static void live(struct program *p)
         tell_pieces(p);
     if (p->is_parked && p->is_inside)
         return;
+    if (p->is_lost) {
+        if (is_open && !p->is_parked)
+            touch(p);
+        return;
+    }
     const bool is_still = p->is_partial && !draw_percent(&machine.parts, 5);
     if (p->unanswered == 0 &&
         (!machine.is_ending ? chance_percent(25) && !is_still : bare_gpu(p) < GPUS))
@@ -1197,6 +1216,11 @@ static void on_hello(void *arg, uint64_t life, uint64_t unused)
     (void)unused;
     if (p->life != life || !p->is_connected || machine.is_lost)
         return;
+    if (!machine.is_up) {
+        machine_at(machine.now + 10 * GM_MS, on_hello, p, life, 0);
+        return;
+    }
+    p->has_said_hello = true;
     struct gm_session *session = calloc(1, sizeof *session);
     require(session, "no memory");
     *session = (struct gm_session){.program = p, .life = p->life};
@@ -1209,8 +1233,10 @@ static void on_hello(void *arg, uint64_t life, uint64_t unused)
     const struct gm_newcomer who = {
         .session = session, .pid = p->pid, .uid = p->uid, .name = name, .wishes = p->wishes};
     const int error = gm_machine_join(&machine.daemon, &who, group, &p->app, why, sizeof why);
-    require((error == -EPERM) == is_of_another(p), "program %u of user %u joins group %u: %d (%s)",
-            p->number, p->uid, p->group, error, why);
+    /* Those that have yet to come back are of it, too. */
+    require((error == -EPERM) == is_of_another(p) || machine.has_deaths,
+            "program %u of user %u joins group %u: %d (%s)", p->number, p->uid, p->group, error,
+            why);
     if (error != 0) {
         free(session); /* too many, or the daemon is ending: the program ends, too */
         p->is_connected = false;
@@ -1294,6 +1320,9 @@ static void forget_memory(struct program *p)
 
 static void forget_pages(struct program *p)
 {
+    if (p->stat_fd > 0)
+        close(p->stat_fd);
+    p->stat_fd = 0;
     if (p->ctl)
         munmap(p->ctl, sizeof *p->ctl);
     if (p->stat)
@@ -1394,8 +1423,11 @@ static void on_eof(void *arg, uint64_t a, uint64_t b)
 {
     struct gm_session *session = arg;
     struct program *p = session->program;
-    (void)a;
     (void)b;
+    if (session->is_void) {
+        free(session);
+        return;
+    }
     trace("program %lu left", p->number, 0, 0);
     if (p->session == session)
         p->session = NULL;
@@ -1430,9 +1462,10 @@ static void on_ended(void *arg, uint64_t life, uint64_t has_executed)
         return;
     }
     trace("process of program %lu ends", p->number, 0, 0);
-    p->is_there = false;
+    p->is_there = p->is_lost = false;
     p->life++;
     uv_fake_exit(p->pid);
+    deaths_program_ended(p);
 }
 
 /* Its process ends after `time`, which may be longer than the daemon waits for it, but not for
@@ -1450,7 +1483,7 @@ void program_die(struct program *p)
     if (!p->is_there || p->is_dying)
         return;
     trace("program %lu dies", p->number, 0, 0);
-    p->has_copies = is_odd(8);
+    p->has_copies = is_odd(8) && !machine.has_deaths; /* the next daemon cannot know of them */
     if (chance_percent(60) && !p->has_copies)
         end_connection(p);
     const uint64_t usual = machine.is_calm || chance_percent(80) ? 3 * GM_MS : 8 * GM_S;
@@ -1502,6 +1535,261 @@ void program_end(struct gm_session *session, enum gm_refusal reason, const char 
         return;
     end_connection(p);
     end_process(p, chance_time(GM_S), false);
+}
+
+/* ---- a daemon that dies, and another one ---- */
+
+/* Its link hears that the connection has ended, when it has read all. */
+static void on_lost(void *arg, uint64_t life, uint64_t daemon)
+{
+    struct program *p = arg;
+    if (p->life != life || !p->is_connected)
+        return;
+    if (p->inbox && p->inbox->life == life) {
+        machine_at(machine.now + GM_MS, on_lost, p, life, daemon);
+        return;
+    }
+    trace("program %lu has lost its daemon", p->number, 0, 0);
+    p->is_losing = false;
+    p->is_lost = true;
+    p->epoch = p->query = 0;
+    programs_try_again();
+}
+
+/* What was to be sent last may not have been. */
+static void cut_off(struct program *p)
+{
+    struct mail **link = &p->inbox, *last = NULL;
+    while (*link && ((*link)->step != machine.steps || (*link)->life != p->life ||
+                     (*link)->type == GM_MSG_WELCOME || draw_percent(&machine.death, 80))) {
+        last = *link;
+        link = &last->next;
+    }
+    struct mail *rest = *link;
+    *link = NULL;
+    p->inbox_end = last;
+    while (rest) {
+        struct mail *next = rest->next;
+        free_mail(rest);
+        rest = next;
+    }
+}
+
+static bool has_welcome(const struct program *p)
+{
+    for (const struct mail *mail = p->inbox; mail; mail = mail->next)
+        if (mail->life == p->life && mail->type == GM_MSG_WELCOME)
+            return true;
+    return p->is_joined;
+}
+
+void programs_lose(void)
+{
+    for (uint32_t i = 1; i <= machine.n_programs; i++) {
+        struct program *p = &machine.programs[i];
+        if (p->session)
+            p->session->is_void = true;
+        p->session = NULL;
+        if (!p->is_there || !p->is_connected || p->is_lost || p->is_losing)
+            continue;
+        if (!has_welcome(p) && p->has_said_hello) { /* its start fails */
+            p->is_connected = false;
+            program_die(p);
+            continue;
+        }
+        if (!p->has_said_hello)
+            continue;
+        cut_off(p);
+        p->is_losing = true;
+        machine_at(behind(&p->down_at, 100 * GM_US), on_lost, p, p->life, machine.daemon_life);
+    }
+}
+
+static uint32_t list_holds(const struct program *p, struct gm_holds_entry *holds)
+{
+    uint32_t n = 0;
+    for (unsigned i = 0; i < IMPORTS; i++) {
+        const int handle = (int)p->imports[i].handle;
+        if (p->imports[i].frame == 0)
+            continue;
+        holds[n] =
+            (struct gm_holds_entry){.frame = p->imports[i].frame, .gpu = handle_at(handle)->gpu};
+        for (uint32_t k = 0; k < PROGRAM_PAGES; k++)
+            if (p->map[k].handle == handle && p->map[k].page == 0)
+                holds[n].va = program_va(k);
+        n++;
+    }
+    return n;
+}
+
+/* What no program that obeys says. False: it found nothing. */
+static bool make_hostile(const struct program *p, struct gm_holds_entry *holds, uint32_t *n)
+{
+    const struct gm_engine *engine = machine.daemon.engines[draw(&machine.death, machine.n_gpus)];
+    switch (draw(&machine.death, 3)) {
+    case 0: /* a frame that is another's */
+        for (uint32_t i = 0; i < engine->table->max_frames; i++)
+            if (engine->table->frames[i].state != GM_FRAME_UNUSED &&
+                !gm_table_has_import(engine->table, p->app, i)) {
+                holds[(*n)++] = (struct gm_holds_entry){
+                    .frame = engine->frames.handles[i].id,
+                    .gpu = engine->config.index,
+                    .va = draw_percent(&machine.death, 50) ? program_va(PROGRAM_PAGES) : 0};
+                return true;
+            }
+        return false;
+    case 1: /* one twice */
+        if (*n == 0)
+            return false;
+        holds[*n] = holds[draw(&machine.death, *n)];
+        ++*n;
+        return true;
+    default: /* at an address that cannot be */
+        for (uint32_t i = 0; i < *n; i++)
+            if (holds[i].va != 0) {
+                holds[i].va += GM_CHUNK_MIN / 2;
+                return true;
+            }
+        return false;
+    }
+}
+
+/* It is refused: it goes on without a daemon, and ends soon. */
+static void refused(struct program *p)
+{
+    trace("program %lu is refused", p->number, 0, 0);
+    p->is_gone = true;
+    p->is_connected = false;
+    machine.sums.hostile++;
+    end_process(p, chance_time(GM_S), false);
+}
+
+static int by_cookie(const void *a, const void *b)
+{
+    const uint64_t one = (*(struct region *const *)a)->cookie;
+    const uint64_t other = (*(struct region *const *)b)->cookie;
+    return (one > other) - (one < other);
+}
+
+static void ask_again(struct program *p)
+{
+    struct region *asked[REGIONS];
+    uint32_t n = 0;
+    p->unanswered = 0;
+    for (unsigned i = 0; i < REGIONS; i++) {
+        const enum region_state state = p->regions[i].state;
+        if (state == REGION_WANTED || state == REGION_FREED || state == REGION_OPENING ||
+            state == REGION_SHUTTING || p->regions[i].is_asked_to_share)
+            asked[n++] = &p->regions[i];
+    }
+    qsort(asked, n, sizeof *asked, by_cookie);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct region *region = asked[i];
+        const uint64_t va = program_va(region->first);
+        const struct gm_msg_alloc alloc = {.cookie = region->cookie,
+                                           .va = va,
+                                           .bytes = region->pages * GM_CHUNK_MIN,
+                                           .gpu = region->gpu};
+        const struct gm_msg_free give = {.cookie = region->cookie, .va = va};
+        const struct gm_msg_shut shut = {.cookie = region->cookie, .va = va};
+        const struct gm_msg_share share = {.cookie = region->cookie, .va = va};
+        p->unanswered += region->state != REGION_FREED;
+        if (region->state == REGION_WANTED)
+            say(p, GM_MSG_ALLOC, &alloc);
+        else if (region->state == REGION_FREED)
+            say(p, GM_MSG_FREE, &give);
+        else if (region->state == REGION_OPENING)
+            say(p, GM_MSG_OPEN, &region->ask);
+        else if (region->state == REGION_SHUTTING)
+            say(p, GM_MSG_SHUT, &shut);
+        else
+            say(p, GM_MSG_SHARE, &share);
+    }
+}
+
+/* The client of the new daemon goes on with the program. */
+static void go_on(struct program *p, struct gm_client *client, const struct gm_holds_entry *holds,
+                  uint32_t n, bool is_running)
+{
+    char why[256];
+    struct gm_session *session = calloc(1, sizeof *session);
+    require(session, "no memory");
+    *session = (struct gm_session){.program = p, .life = p->life};
+    munmap(p->ctl, sizeof *p->ctl);
+    p->ctl = mmap(NULL, sizeof *p->ctl, PROT_READ, MAP_SHARED, client->fds[0], 0);
+    require(p->ctl != MAP_FAILED, "no shared memory");
+    const uint64_t answered = p->epoch;
+    p->was_open = false;
+    p->is_lost = false;
+    p->link++;
+    p->wanted_at = 0;
+    p->session = session;
+    const struct gm_msg_rejoin rejoin = {
+        .epoch = answered, .cookie = p->cookie, .flags = p->is_parked ? GM_REJOIN_IS_PARKED : 0};
+    require(gm_client_return(client, session, &rejoin), "program %u cannot come back", p->number);
+    gm_keep_client(&machine.daemon.keep, client);
+    for (uint32_t i = 0; i < machine.n_gpus; i++)
+        if (client->engines[i])
+            require(gm_engine_return(machine.daemon.engines[i], client->id, holds, n, is_running,
+                                     why, sizeof why) == 0,
+                    "program %u is refused: %s", p->number, why);
+    gm_keep_client(&machine.daemon.keep, client);
+    machine.sums.back++;
+    ask_again(p);
+}
+
+static void on_again(void *arg, uint64_t life, uint64_t daemon)
+{
+    static struct gm_holds_entry holds[IMPORTS + 1];
+    struct program *p = arg;
+    char why[256] = "";
+    if (p->life != life || !p->is_lost || p->is_gone || daemon != machine.daemon_life ||
+        !machine.is_up || !p->is_connected)
+        return;
+    if (p->is_dying || machine.now < p->frozen_until) {
+        machine_at(machine.now + 50 * GM_MS, on_again, p, life, daemon);
+        return;
+    }
+    struct gm_client *client = machine.daemon.clients[p->app];
+    uint32_t n = list_holds(p, holds);
+    if (!client && n == 0) { /* WELCOME was sent, and its record not written */
+        refused(p);
+        return;
+    }
+    require(client && client->pid == p->pid && !client->session, "program %u is not awaited",
+            p->number);
+    const bool is_running = p->is_active || atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
+    const bool is_hostile =
+        !machine.is_ending && draw_percent(&machine.death, 4) && make_hostile(p, holds, &n);
+    bool is_refused = false;
+    for (uint32_t i = 0; i < machine.n_gpus; i++)
+        is_refused = is_refused || (client->engines[i] &&
+                                    gm_engine_check_holds(machine.daemon.engines[i], p->app, holds,
+                                                          n, is_running, why, sizeof why) != 0);
+    require(!is_refused || is_hostile, "program %u is refused: %s", p->number, why);
+    trace(is_running ? "program %lu comes back, %lu frames, and runs"
+                     : "program %lu comes back, %lu frames",
+          p->number, n, 0);
+    if (is_refused)
+        refused(p);
+    else if (!is_hostile)
+        go_on(p, client, holds, n, is_running);
+    else
+        machine_at(machine.now + GM_MS, on_again, p, life, daemon);
+}
+
+void programs_try_again(void)
+{
+    for (uint32_t i = 1; i <= machine.n_programs; i++) {
+        struct program *p = &machine.programs[i];
+        if (!p->is_lost || p->is_gone || !machine.is_up || p->is_trying == machine.daemon_life + 1)
+            continue;
+        p->is_trying = machine.daemon_life + 1;
+        const uint64_t usual =
+            draw_percent(&machine.death, 10) && !machine.is_ending ? 4 * GM_S : 20 * GM_MS;
+        machine_at(machine.now + draw_around(&machine.death, usual), on_again, p, p->life,
+                   machine.daemon_life);
+    }
 }
 
 void programs_look(void)

@@ -335,6 +335,10 @@ static void change_caps(void *arg, uint64_t a, uint64_t b)
     (void)b;
     if (machine.is_ending || machine.is_lost || machine.is_saved)
         return;
+    if (!machine.is_up) {
+        machine_at(machine.now + 10 * GM_MS, change_caps, NULL, 0, 0);
+        return;
+    }
     const uint64_t budget = machine.daemon.engines[0]->config.budget >> GM_CHUNK_SHIFT;
     const uint64_t most = draw_percent(&machine.caps, 50) ? budget + 2 : budget / 4 + 1;
     if (draw_percent(&machine.caps, 75))
@@ -383,6 +387,10 @@ static void on_happening(void *arg, uint64_t a, uint64_t b)
     (void)b;
     if (machine.is_ending)
         return;
+    if (!machine.is_up) {
+        machine_at(machine.now + 10 * GM_MS, on_happening, NULL, 0, 0);
+        return;
+    }
     switch (chance_below(12)) {
     case 0:
     case 1:
@@ -415,7 +423,7 @@ static void on_happening(void *arg, uint64_t a, uint64_t b)
             look_at_status();
         break;
     case 11:
-        if (chance_below(1000) < 3)
+        if (chance_below(1000) < 3 && !machine.has_deaths)
             mover_lose_context((uint32_t)(gpu - machine.gpus));
         break;
     }
@@ -427,9 +435,10 @@ static void on_beat(void *arg, uint64_t a, uint64_t b)
     (void)arg;
     (void)a;
     (void)b;
-    if (machine.is_lost || machine.is_saved || !machine.is_up)
+    if (machine.is_lost || machine.is_saved || (!machine.is_up && !machine.is_down))
         return;
-    gm_machine_beat(&machine.daemon);
+    if (machine.is_up)
+        gm_machine_beat(&machine.daemon);
     if (!machine.is_ending || a == 0)
         machine_at(machine.now + GM_S, on_beat, NULL, machine.is_ending, 0);
 }
@@ -603,6 +612,7 @@ void scenario_close(void)
     machine.is_up = false; /* the engines' memory is freed by events */
     while (machine_step(UINT64_MAX))
         continue;
+    kept_end();
     cuda_end();
     uv_fake_end();
 }
@@ -620,6 +630,7 @@ void scenario_begin(uint64_t seed, bool is_verbose)
                                .parts = {.state = seed ^ 0x70617274ull << 32},
                                .sleep = {.state = seed ^ 0x736c6570ull << 32},
                                .tight = {.state = seed ^ 0x74696768ull << 32},
+                               .death = {.state = seed ^ 0x64656164ull << 32},
                                .now = GM_S,
                                .unit = 1,
                                .hash = 0xcbf29ce484222325ull,
@@ -696,5 +707,30 @@ void scenario_run(uint64_t seed, bool is_verbose)
         machine.sums.clean += (sums->clean + sums->zero) / GM_CHUNK_MIN;
     }
     machine.sums.doubles += machine.n_gpus > 1;
+    scenario_close();
+}
+
+/* As a seed, of one that needs not be told to end. */
+void scenario_run_deaths(uint64_t seed, bool is_verbose)
+{
+    scenario_begin(seed, is_verbose);
+    draw_machine();
+    machine.has_host_handles = true;
+    machine.has_deaths = true;
+    machine.is_calm = false;
+    machine.config.kept = kept_begin();
+    scenario_open();
+    machine_at(machine.now, on_happening, NULL, 0, 0);
+    machine_at(machine.now, on_beat, NULL, 0, 0);
+    if (machine.has_caps)
+        machine_at(machine.now, change_caps, NULL, 0, 0);
+    deaths_begin();
+    const uint64_t until = machine.now + (2 + chance_below(6)) * GM_S;
+    while (machine_step(until))
+        continue;
+    machine.is_ending = true;
+    deaths_end();
+    stop_failing();
+    end_well();
     scenario_close();
 }

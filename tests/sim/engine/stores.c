@@ -14,7 +14,16 @@ struct job {
     uint32_t pages, chunk;
     enum gm_tier from_tier, to_tier;
     int error;
+    bool is_void;
+    struct job *next;
 };
+
+static struct job *jobs;
+/* What outlives the daemon: the memory of both tiers. */
+static struct {
+    struct page *memory;
+    uint32_t pages;
+} kept[GPUS][GM_TIERS];
 
 struct store {
     struct gm_pages pages;
@@ -31,15 +40,22 @@ struct gm_stores {
     uint32_t under_way;
 };
 
-static void open_store(struct store *store, uint64_t bytes)
+static void open_store(struct store *store, uint32_t gpu, enum gm_tier tier, uint64_t bytes)
 {
     bytes &= ~(GM_CHUNK_MIN - 1);
     require(gm_pages_open(&store->pages, bytes) == 0, "no memory");
     gm_pages_add(&store->pages, store->pages.max_pages);
+    store->memory = kept[gpu][tier].memory;
+    if (machine.is_coming && store->memory) {
+        require(kept[gpu][tier].pages == store->pages.max_pages, "a tier has another size");
+        return;
+    }
     store->memory = calloc(store->pages.max_pages + 1, sizeof *store->memory);
     require(store->memory, "no memory");
     for (uint32_t i = 0; i < store->pages.max_pages; i++)
         store->memory[i].tag = GARBAGE; /* whatever it was */
+    kept[gpu][tier].memory = store->memory;
+    kept[gpu][tier].pages = store->pages.max_pages;
 }
 
 int gm_stores_open(struct gm_stores **out, uv_loop_t *loop, struct gm_hostpool *pinned,
@@ -54,8 +70,9 @@ int gm_stores_open(struct gm_stores **out, uv_loop_t *loop, struct gm_hostpool *
     stores->pinned = pinned;
     stores->on_done = on_done;
     stores->arg = arg;
-    open_store(&stores->tiers[GM_TIER_PAGED], config->paged);
-    open_store(&stores->tiers[GM_TIER_DISK],
+    const uint32_t gpu = gpu_of(pinned->context);
+    open_store(&stores->tiers[GM_TIER_PAGED], gpu, GM_TIER_PAGED, config->paged);
+    open_store(&stores->tiers[GM_TIER_DISK], gpu, GM_TIER_DISK,
                config->disk_dir && *config->disk_dir ? config->disk : 0);
     *out = stores;
     return 0;
@@ -76,6 +93,7 @@ void gm_stores_close(struct gm_stores *stores)
     for (int tier = 0; tier < GM_TIERS; tier++) {
         gm_pages_close(&stores->tiers[tier].pages);
         free(stores->tiers[tier].memory);
+        kept[gpu_of(stores->pinned->context)][tier].memory = NULL;
     }
     free(stores);
 }
@@ -106,6 +124,14 @@ static void on_copied(void *arg, uint64_t a, uint64_t b)
     struct gm_stores *stores = job->stores;
     (void)a;
     (void)b;
+    if (job->is_void) {
+        free(job);
+        return;
+    }
+    struct job **link = &jobs;
+    while (*link != job)
+        link = &(*link)->next;
+    *link = job->next;
     for (uint32_t i = 0; i < job->pages; i++) {
         if (job->error)
             page_end_broken(job->to[i], job->from[i]);
@@ -146,11 +172,30 @@ void gm_stores_copy(struct gm_stores *stores, uint32_t chunk, enum gm_tier from,
         page_begin_read(job->from[i], "a copy between tiers");
         page_begin_write(job->to[i], "a copy between tiers");
     }
+    job->next = jobs;
+    jobs = job;
     stores->under_way++;
     machine.sums.lowered++;
     trace("copy chunk %lu from tier %lu to %lu", chunk, from, to);
     machine_at(machine.now + chance_time(job->pages * (is_of_disk ? GM_MS : 100 * GM_US)),
                on_copied, job, 0, 0);
+}
+
+void stores_die(void)
+{
+    while (jobs) {
+        struct job *job = jobs;
+        jobs = job->next;
+        job->is_void = true;
+        for (uint32_t i = 0; i < job->pages; i++)
+            page_end_broken(job->to[i], job->from[i]);
+    }
+}
+
+bool gm_stores_adopt(struct gm_stores *stores, enum gm_tier tier, uint32_t page, uint64_t bytes)
+{
+    return tier == GM_TIER_PINNED ? gm_hostpool_take_again(stores->pinned, page, bytes)
+                                  : gm_pages_adopt(&stores->tiers[tier].pages, page, bytes);
 }
 
 uint32_t gm_stores_take(struct gm_stores *stores, enum gm_tier tier, uint64_t bytes)

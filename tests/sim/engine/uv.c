@@ -20,6 +20,12 @@ static struct {
 } watches[POLLS];
 static unsigned works; /* under way */
 
+void uv_fake_die(void)
+{
+    memset(watches, 0, sizeof watches);
+    works = 0;
+}
+
 void uv_fake_begin(void)
 {
     memset(watches, 0, sizeof watches);
@@ -83,9 +89,9 @@ void gm_alarm_close(struct gm_alarm *alarm, void (*fn)(void *arg))
 static void on_closed(void *arg, uint64_t a, uint64_t b)
 {
     uv_handle_t *handle = arg;
-    (void)a;
     (void)b;
-    handle->close_cb(handle);
+    if (a == machine.daemon_life)
+        handle->close_cb(handle);
 }
 
 void uv_close(uv_handle_t *handle, uv_close_cb fn)
@@ -94,7 +100,7 @@ void uv_close(uv_handle_t *handle, uv_close_cb fn)
         if ((uv_handle_t *)watches[i].poll == handle)
             watches[i].poll = NULL;
     handle->close_cb = fn;
-    machine_at(machine.now, on_closed, handle, 0, 0);
+    machine_at(machine.now, on_closed, handle, machine.daemon_life, 0);
 }
 
 /* ---- work ---- */
@@ -102,8 +108,9 @@ void uv_close(uv_handle_t *handle, uv_close_cb fn)
 static void on_work_over(void *arg, uint64_t a, uint64_t b)
 {
     uv_work_t *work = arg;
-    (void)a;
     (void)b;
+    if (a != machine.daemon_life)
+        return;
     works--;
     machine.moved_at = machine.now;
     trace("work ends", 0, 0, 0);
@@ -113,10 +120,11 @@ static void on_work_over(void *arg, uint64_t a, uint64_t b)
 static void on_work(void *arg, uint64_t a, uint64_t b)
 {
     uv_work_t *work = arg;
-    (void)a;
     (void)b;
+    if (a != machine.daemon_life)
+        return;
     work->work_cb(work);
-    machine_at(machine.now + chance_time(GM_MS), on_work_over, work, 0, 0);
+    machine_at(machine.now + chance_time(GM_MS), on_work_over, work, a, 0);
 }
 
 int uv_queue_work(uv_loop_t *loop, uv_work_t *work, uv_work_cb fn, uv_after_work_cb after)
@@ -125,7 +133,7 @@ int uv_queue_work(uv_loop_t *loop, uv_work_t *work, uv_work_cb fn, uv_after_work
     work->work_cb = fn;
     work->after_work_cb = after;
     works++;
-    machine_at(machine.now + chance_time(20 * GM_MS), on_work, work, 0, 0);
+    machine_at(machine.now + chance_time(20 * GM_MS), on_work, work, machine.daemon_life, 0);
     return 0;
 }
 

@@ -1,0 +1,278 @@
+/*
+ * The daemon dies, at any moment, and another one comes. Seeds of their own, each in a process of
+ * its own, as what the dead had is left as it is.
+ *
+ * A death is between two steps; before any store of a ledger; or before anything is put at the
+ * keeper, dropped or claimed there, also while a daemon adopts. What the fakes know of the dead is
+ * then as the system leaves it: handles that nobody else has are gone; of a copy that was under way
+ * the memory is garbage, or as it was to be, be that counted or not. What the keeper has stays.
+ *
+ * Programs go on. Those whose gates are open work, others wait. Each comes back some time after the
+ * next daemon has come, or late, or never. One in some says of itself what cannot be: it is
+ * refused. The rest of the simulation checks as always, so no byte may be lost.
+ *
+ * What daemon/engine/machine.c does of this is done here: clients are made again of the records.
+ */
+#include "tests/sim/engine/machine.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon/core/ledger_clients.h"
+#include "daemon/engine/act/client.h"
+#include "daemon/engine/state/groups.h"
+#include "daemon/engine/inlet.h"
+#include "daemon/engine/step/returns.h"
+#include "daemon/memory/kept.h"
+
+static struct {
+    uint64_t countdown; /* stores and the like until the death; 0: none is to come */
+    bool is_inside;     /* where it can */
+} death;
+
+void deaths_may_come(const char *where)
+{
+    if (!machine.has_deaths || !death.is_inside || death.countdown == 0 || --death.countdown > 0)
+        return;
+    trace("the daemon dies at a store", 0, 0, 0);
+    (void)where;
+    longjmp(machine.death_point, 1);
+}
+
+void deaths_enter(bool is_inside)
+{
+    death.is_inside = is_inside;
+}
+
+/* ---- the end ---- */
+
+static void on_come(void *arg, uint64_t a, uint64_t b);
+
+void deaths_died(void)
+{
+    machine.sums.kills++;
+    machine.daemon_life++;
+    machine.is_up = false;
+    machine.is_down = true;
+    death.countdown = 0;
+    death.is_inside = false;
+    mover_die();
+    hasher_die();
+    meter_die();
+    stores_die();
+    uv_fake_die();
+    for (uint32_t i = 0; i < machine.n_gpus; i++)
+        if (machine.daemon.engines[i])
+            machine.daemon.engines[i]->alarm.fd = 0;
+    cuda_die();
+    kept_survive();
+    programs_lose();
+    machine.clock_reads = 0;
+    machine_at(machine.now + draw_around(&machine.death, 20 * GM_MS), on_come, NULL, 0, 0);
+}
+
+static void on_death(void *arg, uint64_t a, uint64_t b)
+{
+    (void)arg;
+    (void)a;
+    (void)b;
+    if (machine.is_ending)
+        return;
+    machine_at(machine.now + draw_around(&machine.death, 400 * GM_MS), on_death, NULL, 0, 0);
+    if (machine.is_down)
+        return;
+    if (draw_percent(&machine.death, 30)) {
+        trace("the daemon dies", 0, 0, 0);
+        longjmp(machine.death_point, 1);
+    }
+    death.countdown = 1 + draw(&machine.death, draw_percent(&machine.death, 50) ? 20 : 400);
+}
+
+/* ---- another one ---- */
+
+/* The process of that record is there. */
+static struct program *find_program(const struct gm_client_record *record)
+{
+    for (uint32_t i = 1; i <= machine.n_programs; i++)
+        if (machine.programs[i].is_there && machine.programs[i].pid == (pid_t)record->pid)
+            return &machine.programs[i];
+    return NULL;
+}
+
+static void on_client_ended(void *arg, const struct gm_client *client)
+{
+    (void)arg;
+    for (uint32_t id = machine.daemon.max_apps; id-- > 0;)
+        if (machine.daemon.clients[id])
+            gm_keep_client(&machine.daemon.keep, machine.daemon.clients[id]);
+    gm_keep_end(&machine.daemon.keep, client->id);
+}
+
+/* What it has marked is of windows up to this. */
+static uint32_t last_window(const struct gm_stat *stat)
+{
+    const uint32_t works = atomic_load(&stat->works_in), marks = atomic_load(&stat->marks_from),
+                   lasts = atomic_load(&stat->lasts_from);
+    const uint32_t last = works > marks ? works : marks;
+    return last > lasts ? last : lasts;
+}
+
+static void make_client(uint32_t id, const struct gm_client_record *record, struct program *p)
+{
+    struct gm_client *client;
+    struct gm_group *group = NULL;
+    char why[256] = "";
+    if (!record->is_group_said && record->group_of != id &&
+        machine.daemon.clients[record->group_of])
+        group = machine.daemon.clients[record->group_of]->group;
+    if (record->is_group_said)
+        require(gm_groups_find(&machine.daemon.groups, record->group, p->uid, &group, why,
+                               sizeof why) == 0,
+                "no group: %s", why);
+    struct gm_kept *kept = machine.config.kept;
+    uint64_t unused;
+    const int stat = gm_kept_claim(kept, GM_KEPT_STAT, 0, id, &unused);
+    const int lease = gm_kept_claim(kept, GM_KEPT_LEASE, 0, id, &unused);
+    require(stat >= 0, "the area of program %u is not kept", p->number);
+    require(gm_client_reopen(&client, id, record, stat, lease, kept, machine.now) == 0 &&
+                gm_group_add(group, client) == 0,
+            "no client");
+    machine.daemon.clients[id] = client;
+    atomic_store(&client->ctl->window, last_window(client->stat) + 1);
+    gm_client_watch(client, on_client_ended, NULL);
+    for (uint32_t i = 0; i < machine.n_gpus; i++) {
+        if ((record->engines >> i & 1) == 0)
+            continue;
+        const int error = gm_engine_await(machine.daemon.engines[i], client, record);
+        require(error == 0, "app %u is not in the ledger of GPU %u", id, i);
+    }
+    gm_keep_lost(&machine.daemon.keep, client, record);
+    trace("program %lu is awaited as app %lu", p->number, id, 0);
+}
+
+static void make_clients(const void *records, uint32_t max_clients)
+{
+    struct gm_clients from;
+    struct gm_client_record record;
+    void *copy = malloc(gm_clients_size(max_clients));
+    require(copy, "no memory");
+    memcpy(copy, records, gm_clients_size(max_clients));
+    const char *wrong = gm_clients_open(&from, copy, gm_clients_size(max_clients), max_clients);
+    require(!wrong, "the records are refused: %s", wrong);
+    for (uint32_t id = 0; id < max_clients; id++) {
+        const enum gm_ledger_outcome is = gm_clients_read(&from, id, &record);
+        require(is != GM_LEDGER_BROKEN, "the record of client %u is refused", id);
+        struct program *p = is == GM_LEDGER_IS ? find_program(&record) : NULL;
+        if (p && p->stat_fd > 0 && p->app == id)
+            make_client(id, &record, p);
+    }
+    free(copy);
+}
+
+static void on_come(void *arg, uint64_t a, uint64_t b)
+{
+    const void *records = machine.daemon.keep.clients.memory;
+    (void)arg;
+    (void)a;
+    (void)b;
+    trace("a daemon comes", 0, 0, 0);
+    /* The next one may die, too, while it adopts. */
+    if (draw_percent(&machine.death, 20) && !machine.is_ending)
+        death.countdown = 1 + draw(&machine.death, 600);
+    const bool is_faulty = machine.is_faulty;
+    machine.is_faulty = false;
+    machine.is_coming = true;
+    machine.records = machine.records ? machine.records : records;
+    scenario_open();
+    machine.is_coming = false;
+    machine.is_faulty = is_faulty;
+    for (uint32_t i = 0; i < machine.n_gpus; i++)
+        require(machine.daemon.engines[i]->ledger.generation > 1, "the ledger of GPU %u is refused",
+                i);
+    for (uint32_t i = 0; i < machine.n_gpus; i++)
+        events_adopted(i);
+    make_clients(machine.records, machine.daemon.max_apps);
+    machine.records = NULL;
+    for (uint32_t i = 0; i < machine.n_gpus; i++)
+        gm_engine_awaited(machine.daemon.engines[i]);
+    gm_kept_settle(machine.config.kept);
+    machine.is_down = false;
+    machine.sums.comings++;
+    machine.clock_reads = 0; /* not one event */
+    programs_try_again();
+}
+
+void deaths_program_ended(const struct program *p)
+{
+    for (uint32_t id = 0; machine.is_up && id < machine.daemon.max_apps; id++) {
+        struct gm_client *client = machine.daemon.clients[id];
+        if (!client || client->session || client->pid != p->pid)
+            continue;
+        machine.daemon.clients[id] = NULL;
+        for (uint32_t i = 0; i < machine.n_gpus; i++)
+            if (client->engines[i])
+                gm_engine_give_up(machine.daemon.engines[i], id);
+        gm_client_drop(client);
+    }
+}
+
+/* ---- seeds ---- */
+
+void deaths_begin(void)
+{
+    machine_at(machine.now + draw_around(&machine.death, 300 * GM_MS), on_death, NULL, 0, 0);
+}
+
+static bool all_are_back(void)
+{
+    for (uint32_t i = 1; i <= machine.n_programs; i++)
+        if ((machine.programs[i].is_lost || machine.programs[i].is_losing) &&
+            !machine.programs[i].is_gone && machine.programs[i].is_there)
+            return false;
+    return !machine.is_down;
+}
+
+void deaths_end(void)
+{
+    const uint64_t until = machine.now + 30 * GM_S;
+    death.countdown = 0;
+    while (!all_are_back() && machine_step(until))
+        continue;
+    require(all_are_back(), "a program is not taken over within 30 s");
+}
+
+static uint64_t run_one(uint64_t seed, struct machine *shared)
+{
+    fflush(NULL);
+    const pid_t pid = fork();
+    int status = 0;
+    if (pid == 0) {
+        scenario_run_deaths(seed, false);
+        memcpy(&shared->sums, &machine.sums, sizeof shared->sums);
+        _exit(0);
+    }
+    waitpid(pid, &status, 0);
+    return status != 0;
+}
+
+int deaths_run(uint64_t n, uint64_t from, bool goes_on)
+{
+    struct machine *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    uint64_t kills = 0, back = 0, comings = 0, hostile = 0, failed = 0;
+    require(shared != MAP_FAILED, "no memory");
+    for (uint64_t seed = from; seed - from < n && (failed == 0 || goes_on); seed++) {
+        failed += run_one(seed, shared);
+        kills += shared->sums.kills;
+        back += shared->sums.back;
+        comings += shared->sums.comings;
+        hostile += shared->sums.hostile;
+    }
+    printf("%lu seeds, %lu fail: %lu daemons killed, %lu came, %lu programs came back, %lu hostile "
+           "ones were refused\n",
+           n, failed, kills, comings, back, hostile);
+    return failed > 0;
+}
