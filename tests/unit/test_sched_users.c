@@ -235,14 +235,11 @@ static void levels_give_no_user_more(void **state)
         assert_in_range(account(app).run_ns, 46 * QUANTUM, 54 * QUANTUM);
 }
 
-static void new_programs_give_no_user_more(void **state)
+/* What app 0 runs while user 7 brings `n` new programs. */
+static uint64_t run_beside_new_ones(uint32_t from, uint32_t n)
 {
-    (void)state;
-    arrive_of(8, 0);
-    arrive_of(7, 1);
-    pass(200 * QUANTUM);
     const uint64_t before = account(0).run_ns;
-    for (uint32_t i = 0; i < 3000; i++) {
+    for (uint32_t i = from; i < from + n; i++) {
         const uint32_t app = 1 + i % 6;
         if (i == 0 || i > 5)
             event(GM_SCHED_LEAVE, app);
@@ -250,7 +247,21 @@ static void new_programs_give_no_user_more(void **state)
         arrive_of(7, app);
         pass(QUANTUM);
     }
-    assert_in_range(account(0).run_ns - before, 1470 * QUANTUM, 1530 * QUANTUM);
+    return account(0).run_ns - before;
+}
+
+static void new_programs_give_no_user_more(void **state)
+{
+    const struct gm_sched_policy twice = {
+        .class = GM_CLASS_AUTO, .weight = 2 * GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
+    (void)state;
+    arrive_of(8, 0);
+    arrive_of(7, 1);
+    pass(200 * QUANTUM);
+    assert_in_range(run_beside_new_ones(0, 3000), 1470 * QUANTUM, 1530 * QUANTUM);
+    assert_int_equal(gm_sched_set(sched, now, 0, &twice, &last), 0);
+    engine();
+    assert_in_range(run_beside_new_ones(3000, 3000), 1960 * QUANTUM, 2040 * QUANTUM);
 }
 
 /* What a weight gives a program, levels and users leave it. */
