@@ -245,9 +245,19 @@ void gm_tape_event(struct gm_tape *tape, struct gm_record *record, const struct 
         begin(tape, record, event);
         return;
     }
+    end_spans(tape, record, event); /* copies count while nobody asks, too: see tape.h */
+    switch (event->kind) {
+    case GM_EVENT_COPY:
+        note_copy(tape, event);
+        return;
+    case GM_EVENT_COPIED:
+        note_copied(tape, record, event);
+        return;
+    default:
+        break;
+    }
     if (!record && !tape->text)
         return;
-    end_spans(tape, record, event);
     switch (event->kind) {
     case GM_EVENT_INPUT:
         gm_record_event(record, event->at, event->input.event);
@@ -256,12 +266,6 @@ void gm_tape_event(struct gm_tape *tape, struct gm_record *record, const struct 
     case GM_EVENT_POLICY:
         gm_record_policy(record, event->at, event->app, event->policy.policy);
         put_input(tape, event);
-        return;
-    case GM_EVENT_COPY:
-        note_copy(tape, event);
-        return;
-    case GM_EVENT_COPIED:
-        note_copied(tape, record, event);
         return;
     default:;
         const struct gm_trace_view view = view_of(event);

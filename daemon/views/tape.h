@@ -5,7 +5,8 @@
  * only.
  *
  * Lines for mux-ctl are kept from its first question on, GM_TAPE_BYTES at most, and for
- * GM_TAPE_KEPT_NS after its last. Copies are told as spans, not one by one.
+ * GM_TAPE_KEPT_NS after its last. Copies are told as spans, not one by one, and are counted whether
+ * somebody asks or not: those under way outlive a recording.
  */
 #ifndef GM_DAEMON_VIEWS_TAPE_H
 #define GM_DAEMON_VIEWS_TAPE_H

@@ -255,6 +255,29 @@ static void copies_are_spans(void **state)
            "draining\n");
 }
 
+/* A copy that is under way when a recording ends, and one that begins before the next, are in none
+ * of its own: else its span would never be over. */
+static void copies_between_recordings(void **state)
+{
+    (void)state;
+    uint64_t since = 0;
+    const uint64_t later = GM_TAPE_KEPT_NS + MS(20);
+    char told[256];
+    free(ask(&since, MS(1)));
+    copy(GM_EVENT_COPY, GM_TIER_PINNED, GM_TIER_GPU, 0, MS(11));
+    copy(GM_EVENT_COPIED, GM_TIER_PINNED, GM_TIER_GPU, 100, later);
+    assert_null(tape.text);
+    copy(GM_EVENT_COPY, GM_TIER_PINNED, GM_TIER_GPU, 0, later + MS(500));
+    since = 0;
+    free(ask(&since, later + MS(501)));
+    copy(GM_EVENT_COPIED, GM_TIER_PINNED, GM_TIER_GPU, 7, later + MS(502));
+    copy(GM_EVENT_COPY, GM_TIER_PINNED, GM_TIER_GPU, 0, later + MS(600));
+    snprintf(told, sizeof told,
+             "%llu gpu index=0\n%llu copied begin_ns=%llu end_ns=%llu bytes=7 in\n",
+             later + MS(600), later + MS(600), later + MS(500), later + MS(502));
+    expect(&since, later + MS(600), told);
+}
+
 /* Lines of two GPUs are in the order of their times, and say whose they are. */
 static void two_gpus(void **state)
 {
@@ -330,6 +353,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_is_there_at_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(events_are_rows, set_up, tear_down),
         cmocka_unit_test_setup_teardown(copies_are_spans, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(copies_between_recordings, set_up, tear_down),
         cmocka_unit_test_setup_teardown(two_gpus, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_lost_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(odd_questions, set_up, tear_down),
