@@ -19,6 +19,7 @@
  *   completion.c     writes completions of shells
  *   find.c           called by run.c and profile.c: finds our libraries
  *   select.c         called by set.c and forget.c: whose programs are meant
+ *   replace.c        called by profile.c and trace.c: writes a file whole, or not at all
  *   columns.c        called by those that show something: cuts and wraps text
  *   ask.c            called by all of those: asks the daemon
  *   say.c            called by all files: writes to standard error
@@ -31,9 +32,12 @@
 
 #include <argp.h>
 #include <cjson/cJSON.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
 
 #include "common/appname.h"
 #include "common/profile.h"
@@ -85,6 +89,21 @@ void mux_complain(const char *format, ...) __attribute__((format(printf, 1, 2)))
 
 /* Flush standard output. MUX_FAILED, after one line, if `what` cannot be written. */
 int mux_written(const char *what);
+
+/* A file that is written in the place of another: as it is, that stays until all is written. */
+struct mux_file {
+    const char *path;
+    FILE *file;
+    char new[PATH_MAX + 16];
+};
+/* Open it, with exactly this mode. NULL, with errno: it cannot be written; EEXIST: what is there is
+ * no ordinary file, or is a link. */
+FILE *mux_begin_file(struct mux_file *file, const char *path, mode_t mode);
+/* Close it, and put it into its place if is_good. False, with errno if is_good: it is not whole, and
+ * what was there before stays. */
+bool mux_end_file(struct mux_file *file, bool is_good);
+/* Why a file is not written, by errno. */
+const char *mux_file_error(int error);
 
 struct mux_question {
     enum gm_msg_type question, answer;

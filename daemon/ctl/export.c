@@ -83,10 +83,12 @@ static void name_tracks(struct out *out)
     }
 }
 
+/* What began before the trace is shown from its begin on. */
 static cJSON *slice(const struct out *out, const char *name, uint32_t gpu, uint32_t thread,
                     uint64_t from, uint64_t to)
 {
     cJSON *event = begin("X", name, gpu, thread);
+    from = from < out->tracks->begin ? out->tracks->begin : from;
     add_time(out, event, from);
     cJSON_AddNumberToObject(event, "dur", to > from ? (double)(to - from) / 1e3 : 0);
     return event;
@@ -127,11 +129,10 @@ static void put_switch(struct out *out, const struct mux_event *event)
     uint64_t at = from;
     for (unsigned part = 0; part < GM_PARTS && at < event->at; part++) {
         const uint64_t ns = number[GM_TRACE_PARTS + part], left = event->at - at;
-        if (ns == 0)
-            continue;
-        put(out,
-            slice(out, parts[part], event->gpu, SWITCHES, at, ns < left ? at + ns : event->at));
-        at = ns < left ? at + ns : event->at;
+        const uint64_t end = ns < left ? at + ns : event->at;
+        if (ns > 0 && end > out->tracks->begin)
+            put(out, slice(out, parts[part], event->gpu, SWITCHES, at, end));
+        at = end;
     }
 }
 

@@ -1,11 +1,10 @@
 /*
  * mux-ctl profile: start a program with the profiler's library, learn what it recorded, keep it as
- * a profile; or learn records that were kept; or show profiles. Calls profiles.c, find.c, say.c and
- * daemon/profile.
+ * a profile; or learn records that were kept; or show profiles. Calls profiles.c, find.c,
+ * replace.c, say.c and daemon/profile.
  *
  * The library writes a file for each process into a folder (GPUMUX_PROFILE_RECORDS). A profile is
- * written beside its place and then renamed, so that a program which starts meanwhile reads a whole
- * one.
+ * replaced as a whole (replace.c), as a program may start meanwhile.
  */
 #include "daemon/ctl/ctl.h"
 
@@ -119,18 +118,11 @@ static bool make_folders(const char *path)
 
 static bool write_profile(const char *path, const struct gm_profile *profile)
 {
-    char new[PATH_MAX + 16];
-    snprintf(new, sizeof new, "%s.%d", path, (int)getpid());
-    unlink(new); /* of one that did not end well; no link is followed */
-    FILE *file = make_folders(path) ? fopen(new, "wxe") : NULL;
-    bool is_good = file && gm_profile_write(file, profile) && fchmod(fileno(file), 0644) == 0;
-    if (file && fclose(file))
-        is_good = false;
-    if (is_good && rename(new, path) == 0)
+    struct mux_file new;
+    FILE *file = make_folders(path) ? mux_begin_file(&new, path, 0644) : NULL;
+    if (file && mux_end_file(&new, gm_profile_write(file, profile)))
         return true;
-    mux_complain("%s: %s", path, strerror(errno));
-    if (file)
-        unlink(new);
+    mux_complain("%s: %s", path, mux_file_error(errno));
     return false;
 }
 

@@ -1,7 +1,7 @@
 /*
  * mux-ctl trace: records what the daemon tells of its work, as lines of trace/trace.h, and writes
  * such a file, or one of gpumuxd --record, as JSON trace events or as a page. Calls ask.c,
- * tracks.c, export.c, report.c and say.c.
+ * tracks.c, export.c, report.c, replace.c and say.c.
  */
 #include "daemon/ctl/trace.h"
 
@@ -20,6 +20,11 @@
 
 #define LOOK_NS (100 * GM_MS) /* between two questions */
 
+static void cannot_write(const char *path, int error)
+{
+    mux_complain("trace: %s cannot be written: %s", path, mux_file_error(error));
+}
+
 /* ---- record ---- */
 
 static volatile sig_atomic_t is_ended;
@@ -30,18 +35,24 @@ static void on_interrupt(int signal)
     is_ended = 1;
 }
 
-/* Open the file, which is new, empty or a trace. -1, after one line: it is something else, or
- * cannot be written. */
+/* Open the file, which is new, empty or a trace, and nobody else's: in a folder where others write
+ * a link, or a file of theirs, may lie. -1, after one line: it is something else, or cannot be
+ * written. */
 static int open_file(const char *path)
 {
     char begin[sizeof GM_TRACE_MAGIC - 1];
     struct stat found;
-    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0600);
     if (fd < 0) {
-        mux_complain("trace: %s cannot be written: %s", path, strerror(errno));
+        cannot_write(path, errno);
         return -1;
     }
     const bool is_file = fstat(fd, &found) == 0 && S_ISREG(found.st_mode);
+    if (is_file && (found.st_uid != geteuid() || found.st_nlink != 1)) {
+        mux_complain("trace: %s is another user's, or has more names: choose another file", path);
+        close(fd);
+        return -1;
+    }
     const ssize_t n = is_file ? pread(fd, begin, sizeof begin, 0) : -1;
     if (n == 0 || (n == sizeof begin && memcmp(begin, GM_TRACE_MAGIC, sizeof begin) == 0))
         return fd;
@@ -98,7 +109,7 @@ static int look(struct recording *recording, bool *is_over)
         *is_over = true;
     } else if ((recording->bytes == 0 && ftruncate(recording->fd, 0)) ||
                !write_all(recording->fd, text->valuestring, strlen(text->valuestring))) {
-        mux_complain("trace: %s cannot be written: %s", recording->path, strerror(errno));
+        cannot_write(recording->path, errno);
         result = MUX_FAILED;
     } else {
         recording->bytes += strlen(text->valuestring);
@@ -131,7 +142,7 @@ static int record(const struct mux_options *options, const char *path)
         code = look(&recording, &is_over); /* at its end, too */
     }
     if (close(recording.fd) && code == MUX_OK) {
-        mux_complain("trace: %s cannot be written: %s", path, strerror(errno));
+        cannot_write(path, errno);
         code = MUX_FAILED;
     }
     struct stat found;
@@ -147,31 +158,39 @@ static int record(const struct mux_options *options, const char *path)
 
 /* ---- export, report ---- */
 
+static bool is_same(const char *path, const char *other)
+{
+    struct stat one, two;
+    return stat(path, &one) == 0 && stat(other, &two) == 0 && one.st_dev == two.st_dev &&
+           one.st_ino == two.st_ino;
+}
+
 static int convert(const struct mux_options *options, const char *path,
                    bool (*write_tracks)(FILE *file, const struct mux_tracks *tracks))
 {
     struct mux_tracks tracks;
+    struct mux_file new;
     FILE *file = stdout;
     int code = MUX_FAILED;
-    if (mux_read_tracks(path, &tracks)) {
-        if (options->output && !(file = fopen(options->output, "we"))) {
-            mux_complain("trace: %s cannot be written: %s", options->output, strerror(errno));
-            goto out;
-        }
-        if (!write_tracks(file, &tracks))
-            mux_complain("%s: out of memory", path);
-        else
-            code = MUX_OK;
-        bool is_whole = fflush(file) == 0 && !ferror(file);
-        const int error = errno;
-        if (file != stdout && fclose(file))
-            is_whole = false;
-        if (code == MUX_OK && !is_whole) {
-            mux_complain("trace: %s cannot be written: %s",
-                         options->output ? options->output : "the output", strerror(error));
-            code = MUX_FAILED;
-        }
+    if (!mux_read_tracks(path, &tracks))
+        goto out;
+    if (options->output && is_same(path, options->output)) {
+        mux_complain("trace: %s is the trace itself: choose another file", options->output);
+        goto out;
     }
+    if (options->output && !(file = mux_begin_file(&new, options->output, 0600))) {
+        cannot_write(options->output, errno);
+        goto out;
+    }
+    const bool is_good = write_tracks(file, &tracks);
+    const bool is_whole =
+        options->output ? mux_end_file(&new, is_good) : fflush(stdout) == 0 && !ferror(stdout);
+    if (!is_good)
+        mux_complain("%s: out of memory", path);
+    else if (!is_whole)
+        cannot_write(options->output ? options->output : "the output", errno);
+    else
+        code = MUX_OK;
 out:
     mux_free_tracks(&tracks);
     return code;

@@ -14,6 +14,7 @@ await_ready two
 "$ctl" set "$(pid_of one)" weight=2 > /dev/null || fail "set failed"
 await_switches 10
 expect_pass one two
+cp "$dir/part.trace" "$dir/short.trace" # a shorter one takes the place of a longer one
 "$ctl" trace record "$dir/short.trace" --seconds 1 > "$dir/said" || fail "recording for a second ended with $?"
 grep -q "^$dir/short.trace: 1\.[0-9] s, " "$dir/said" || fail "it says: $(cat "$dir/said")"
 sleep 0.2 # for what is recorded to have been asked for

@@ -28,12 +28,13 @@ cat > "$dir/good" << END
 $header
 1000000 begin wall_ns=1800000000000000000 whole
 1000000 gpu index=3 <script>alert(1)</script> & "card"
-1000000 app 1 pid=7 uid=0 </title><b onclick=x>"' &amp;
+1000000 app 1 pid=7 uid=0 </title><b onclick=x>" onmouseover=x y="' &amp;
 1000000 state 1 paused
 1000000 want 1
 2000000 state 1 loading
 3000000 state 1 running
 3000000 switch 1 total_ns=1000000 drain_ns=400000 plan_ns=0 lower_ns=0 pinned_ns=0 copy_ns=600000 hash_ns=0 unmap_ns=0 map_ns=0 other_ns=0 out=0 in=5 clean=0 zero=0 down=0 up=0 waited_ns=2000000 <i>why
+3100000 switch 1 total_ns=3000000 drain_ns=500000 plan_ns=2500000 lower_ns=0 pinned_ns=0 copy_ns=0 hash_ns=0 unmap_ns=0 map_ns=0 other_ns=0 out=0 in=0 clean=0 zero=0 down=0 up=0 waited_ns=0 longer than the trace
 3500000 idle 1 250000
 4000000 refused 1 bytes=9 times=2 <full>
 5000000 leave 1
@@ -45,18 +46,25 @@ cat > "$dir/check.py" << 'END'
 import html.parser
 import json
 import sys
+known = {"charset", "class", "content", "d", "data-span-ns", "height", "id", "lang", "name", "preserveaspectratio", "style", "tabindex", "title",
+         "viewbox", "width", "x", "y"}
 events = json.load(open(sys.argv[1], encoding="utf-8"))["traceEvents"]
 spans = [(event["name"], event["ts"], event["dur"]) for event in events if event["ph"] == "X" and event["tid"] == 10]
 assert spans == [("waiting", 0, 1000), ("loading", 1000, 1000), ("running", 2000, 250), ("idle in its turn", 2250, 1750)], spans
+NAME = "to </title><b onclick=x>\" onmouseover=x y=\"' &amp; (pid 7)"
 switch = [(event["name"], event["ts"], event["dur"]) for event in events if event["ph"] == "X" and event["tid"] == 1]
-assert switch == [("to </title><b onclick=x>\"' &amp; (pid 7)", 1000, 1000), ("drain", 1000, 400), ("copies", 1400, 600)], switch
+assert switch == [(NAME, 1000, 1000), ("drain", 1000, 400), ("copies", 1400, 600),
+                  (NAME, 0, 2100), ("plan", 0, 2100)], switch
 copies = [(event["ts"], event["dur"]) for event in events if event["ph"] == "X" and event["tid"] == 2]
 assert copies == [(0, 5000)], copies
 
 
 class Page(html.parser.HTMLParser):
     def handle_starttag(self, tag, attrs):
-        assert tag not in ("i", "script", "b") or all(name in ("class",) for name, value in attrs), (tag, attrs)
+        assert all(name in known for name, value in attrs) and (tag not in ("i", "script", "b") or {"class"} >= {*dict(attrs)}), (tag, attrs)
+        if tag == "rect":
+            at = dict(attrs)
+            assert float(at["x"]) >= 0 and float(at["x"]) + float(at["width"]) <= 4001, attrs
         tags.append(tag)
 
     def handle_data(self, data):
@@ -67,7 +75,7 @@ tags, texts = [], []
 text = open(sys.argv[2], encoding="utf-8").read()
 Page().feed(text)
 assert tags.count("script") == 1 and tags.count("title") > 3 and "alert(1)" in "".join(texts), tags
-assert "</title><b onclick=x>\"' &amp;" in "".join(texts) and "Parts of the trace are lost, 5 bytes" in text
+assert "</title><b onclick=x>\" onmouseover=x y=\"' &amp;" in "".join(texts) and "Parts of the trace are lost, 5 bytes" in text
 END
 "$ctl" trace export "$dir/good" > "$dir/json" || fail "export ended with $?"
 "$ctl" trace report "$dir/good" --output="$dir/html" > "$dir/out" && [ ! -s "$dir/out" ] || fail "report ended with $?: $(cat "$dir/out")"
@@ -91,13 +99,37 @@ for what in export report; do
     sed 's/trace 2/trace 1/' "$dir/good" > "$dir/bad"
     refuses 1 ':1: the version is 1' $what "$dir/bad"
     { cat "$dir/good" && echo '1 state 1 running'; } > "$dir/bad"
-    refuses 1 ':16: the time goes back' $what "$dir/bad"
+    refuses 1 ':17: the time goes back' $what "$dir/bad"
     printf '%s\n1 gpu index=0 a\0b\n' "$header" > "$dir/bad"
     refuses 1 ':2: a zero byte' $what "$dir/bad"
 done
 "$ctl" trace report "$dir/good" > /dev/full 2> "$dir/err"
 [ $? = 1 ] && grep -q 'the output cannot be written: No space left' "$dir/err" || fail "a full disk: $(cat "$dir/err")"
 refuses 1 'cannot be written: Is a directory' report "$dir/good" -o "$dir"
+
+# --- where a page is written: whole or not at all, for its user alone, in the place of nothing but a file ---
+cp "$dir/good" "$dir/keep"
+refuses 1 'is the trace itself' report "$dir/keep" -o "$dir/keep"
+ln "$dir/keep" "$dir/again"
+refuses 1 'is the trace itself' export "$dir/keep" -o "$dir/again"
+cmp -s "$dir/good" "$dir/keep" || fail "a trace was written over itself"
+umask 022
+"$ctl" trace report "$dir/good" -o "$dir/page" && cmp -s "$dir/html" "$dir/page" || fail "a page in the place of nothing"
+[ "$(stat -c %a "$dir/page")" = 600 ] || fail "others may read what only its user may record: $(stat -c %a "$dir/page")"
+echo older > "$dir/page"
+(
+    trap '' XFSZ
+    ulimit -f 1
+    "$ctl" trace report "$dir/good" -o "$dir/page" 2> "$dir/err"
+) && fail "half a page was taken"
+grep -q 'page cannot be written: File too large' "$dir/err" && [ "$(cat "$dir/page")" = older ] || fail "half a page: $(cat "$dir/err")"
+mkdir "$dir/theirs"
+ln -s "$dir/theirs/x" "$dir/link"
+mkfifo "$dir/pipe"
+for odd in "$dir/link" "$dir/pipe"; do
+    refuses 1 'cannot be written: there is a link, or no file' export "$dir/good" -o "$odd"
+done
+[ -z "$(ls "$dir/theirs")" ] && [ -p "$dir/pipe" ] && [ -z "$(ls "$dir" | grep '\.[0-9]*$')" ] || fail "traces of it: $(ls "$dir" "$dir/theirs")"
 
 # --- recording ---
 refuses 3 'gpumuxd is not running' record "$dir/new"
@@ -108,6 +140,14 @@ refuses 1 'is there and no trace' record "$dir/precious"
 cp "$dir/good" "$dir/older"
 refuses 3 'gpumuxd is not running' record "$dir/older"
 cmp -s "$dir/good" "$dir/older" || fail "an older trace is lost though nothing was recorded"
+refuses 1 'cannot be written: there is a link, or no file' record "$dir/link"
+[ -z "$(ls "$dir/theirs")" ] || fail "a link was followed"
+: > "$dir/two"
+ln "$dir/two" "$dir/names"
+refuses 1 "is another user's, or has more names" record "$dir/two"
+if [ "$(id -u)" = 0 ] && : > "$dir/foreign" && chown 65534 "$dir/foreign"; then
+    refuses 1 "is another user's, or has more names" record "$dir/foreign"
+fi
 mkfifo "$dir/fifo"
 refuses 1 'is there and no trace' record "$dir/fifo"
 refuses 1 'cannot be written: No such file' record "$dir/none/x"
