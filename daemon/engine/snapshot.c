@@ -273,7 +273,8 @@ static void take_app(const struct gm_engine *engine, uint32_t id, struct gm_snap
     snprintf(to->ignored, sizeof to->ignored, "%s", app->policy.ignored);
     memcpy(to->counts, app->counts, sizeof to->counts);
     take_stat(app->stat, to);
-    gm_engine_account(engine, id, &to->account);
+    if (app->state != GM_APP_LOST || app->session) /* else the scheduler does not know it */
+        gm_engine_account(engine, id, &to->account);
     to->waiting_ns = to->account.waiting_at > 0 ? gm_less(engine->now, to->account.waiting_at) : 0;
     to->state = state_of(engine, id, &to->account);
     to->why = why_of(engine, id, &to->account);
