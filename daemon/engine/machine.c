@@ -222,7 +222,7 @@ static int enter(struct gm_machine *machine, struct gm_client *client, uint32_t 
     return error;
 }
 
-static int send_welcome(struct gm_machine *machine, struct gm_client *client)
+int gm_machine_welcome(struct gm_machine *machine, struct gm_client *client)
 {
     struct gm_gpu_entry gpus[GM_GPUS_MAX] = {0};
     for (uint32_t i = 0; i < machine->n; i++) {
@@ -248,7 +248,7 @@ static int welcome(struct gm_machine *machine, const struct gm_newcomer *who,
     if (error)
         return error;
     gm_engine_judge_oversize(machine->engines[0], client);
-    error = send_welcome(machine, client);
+    error = gm_machine_welcome(machine, client);
     if (error) {
         gm_client_drop(client);
         return error;
@@ -281,14 +281,36 @@ int gm_machine_join(struct gm_machine *machine, const struct gm_newcomer *who, c
     return 0;
 }
 
+void gm_machine_put(struct gm_machine *machine, struct gm_client *client,
+                    const struct gm_client_record *record)
+{
+    gm_client_watch(client, on_client_ended, machine);
+    machine->clients[client->id] = client;
+    gm_engine_judge_oversize(machine->engines[0], client);
+    for (uint32_t i = 0; i < machine->n; i++)
+        if (machine->engines[i]->table->apps[client->id].is_used)
+            gm_engine_await(machine->engines[i], client, record);
+    gm_keep_lost(&machine->keep, client, record);
+}
+
+void gm_machine_returned(struct gm_machine *machine, struct gm_client *client)
+{
+    if (machine->n == 1)
+        enter(machine, client, 0);
+    keep_clients(machine);
+}
+
 void gm_machine_leave(struct gm_machine *machine, uint32_t id)
 {
     struct gm_client *client = machine->clients[id];
+    const bool is_lost = client->lost_at != 0;
     machine->clients[id] = NULL;
     gm_client_left(client);
     gm_keep_client(&machine->keep, client);
     for (uint32_t i = 0; i < machine->n; i++)
-        if (client->engines[i])
+        if (client->engines[i] && is_lost)
+            gm_engine_give_up(machine->engines[i], id);
+        else if (client->engines[i])
             gm_engine_leave(machine->engines[i], id);
     gm_client_drop(client);
 }

@@ -3,7 +3,7 @@
  * gpumuxd: starts the parts of the daemon in order, and stops them in reverse.
  *
  *   options -> process limits -> loop -> claim the socket's path -> recording
- *           -> engines (open the GPUs) -> sessions -> listen -> "ready"
+ *           -> engines (open the GPUs) -> programs of the daemon before -> sessions -> listen -> "ready"
  *
  * Cheap checks come first and the socket last, so clients never see a daemon that fails to start.
  * Such a daemon prints one line and exits with 1. SIGHUP reads the options again (reload.c). On
@@ -31,6 +31,7 @@
 #include "common/standard.h"
 #include "common/text.h"
 #include "daemon/service/control.h"
+#include "daemon/engine/absents.h"
 #include "daemon/engine/machine.h"
 #include "daemon/memory/files.h"
 #include "daemon/memory/kept.h"
@@ -108,6 +109,7 @@ struct signals {
     struct gm_machine *machine; /* while the daemon serves */
     struct gm_kept *kept;
     struct gm_sessions *sessions;
+    const struct gm_absents *absents;
     struct gm_reload *reload;
     bool is_stopping, is_saved, is_lost;
 };
@@ -345,7 +347,7 @@ static int begin_keeping(struct gm_keeping *keeping, struct gm_kept *kept, const
 static bool is_handed_on(const struct signals *signals)
 {
     return gm_kept_is_connected(signals->kept) && !signals->is_saved &&
-           gm_sessions_apps(signals->sessions) > 0;
+           gm_sessions_apps(signals->sessions) + gm_absents_count(signals->absents) > 0;
 }
 
 /* End as one that is killed: what is ended in order is taken from the programs, and they wait for
@@ -354,7 +356,7 @@ static _Noreturn void hand_on(const struct signals *signals, struct gm_server *s
                               struct gm_past *past, struct gm_journal *journal)
 {
     gm_log(GM_LOG_INFO, "stopped: %u apps go on, or wait for the next daemon",
-           gm_sessions_apps(signals->sessions));
+           gm_sessions_apps(signals->sessions) + gm_absents_count(signals->absents));
     gm_kept_disconnect(signals->kept);
     gm_server_stop(server);
     gm_past_close(past);
@@ -392,6 +394,8 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     char history[PATH_MAX], mps_base[PATH_MAX];
     static struct gm_control control;
     static struct gm_machine machine;
+    static struct gm_absents absents;
+    const uint64_t began = gm_now();
     struct gm_gpus gpus = options->gpus;
     const struct gm_server_config place = {
         .path = options->socket,
@@ -478,6 +482,11 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     if (error)
         goto no_machine;
     gm_control_init(&control, options, &machine);
+    error = gm_absents_open(&absents, &machine, began, why, size);
+    if (error)
+        goto no_sessions;
+    signals.absents = &absents;
+    control.takeover = &absents.takeover;
     name_history(options, history, sizeof history);
     control.past = past = gm_past_open(&loop, history);
     name_mps(options, mps_base, sizeof mps_base);
@@ -525,8 +534,11 @@ no_listen:
     end_lifeline(lifeline);       /* so nobody waits for this one */
     gm_sessions_stop(sessions);
 no_sessions:
+    if (error)
+        gm_kept_disconnect(kept);
     gm_mps_close(mps);
     gm_past_close(past); /* behind the sessions, whose programs it remembers */
+    gm_absents_close(&absents);
     gm_machine_close(&machine);
 no_machine:
     if (error)

@@ -45,6 +45,7 @@ static const struct gm_ctl *gm_link_ctl;
 static struct gm_stat *gm_link_stat;
 static struct gm_comeback gm_link_comeback; /* the link thread's */
 static int gm_link_again = -1;              /* REJOIN: the connection to the next daemon */
+static bool gm_link_is_new;                 /* ... a daemon has just taken the program over */
 static bool gm_link_was_quiet;              /* ... what it was told */
 static bool gm_link_is_ended;               /* the link thread's: the daemon ended the session */
 static uint32_t gm_link_gpus;
@@ -331,6 +332,7 @@ static void gm_link_go_on(void)
     if (gm_link_was_quiet) /* no thread has passed a gate since */
         gm_drain_stays(gm_greet_epoch());
     gm_post_open(fd);
+    gm_link_is_new = true;
     gm_log(GM_LOG_WARN, "gpumuxd is back (pid %d): going on with it", (int)gm_link_daemon());
     gm_requests_go_on();
     if (atomic_load(&gm_link_stat->waiting) > 0)
@@ -450,7 +452,10 @@ static uint64_t gm_link_listen(uint64_t now)
     static bool is_told;
     const uint32_t beat = atomic_load_explicit(&gm_link_ctl->beat, memory_order_relaxed);
     const uint64_t passed = now - at;
-    if (at == 0 || beat != last) {
+    if (gm_link_is_new) /* the silence was another daemon's */
+        is_told = false;
+    if (at == 0 || beat != last || gm_link_is_new) {
+        gm_link_is_new = false;
         if (is_told)
             gm_log(GM_LOG_WARN, "gpumuxd (pid %d) answers again", (int)gm_link_daemon());
         at = now;

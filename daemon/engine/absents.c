@@ -1,0 +1,468 @@
+#include "daemon/engine/absents.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/text.h"
+#include "daemon/engine/act/client.h"
+#include "daemon/engine/act/events.h"
+#include "daemon/engine/inlet.h"
+#include "daemon/engine/state/groups.h"
+#include "daemon/engine/step/returns.h"
+
+/* No daemon has so many programs: more are no ledger. */
+#define CLIENTS_MOST (1u << 16)
+
+struct gm_absent {
+    uv_poll_t poll; /* of its lease; it is freed with that */
+    struct gm_absents *all;
+    struct gm_client *client;
+    struct gm_client_record record;
+    struct gm_lost lost;
+    char refusal[160]; /* why it cannot come back; "": it can */
+};
+
+/* What is found at the start, for the log. */
+struct census {
+    uint32_t taken, cut, ended, broken;
+    char names[256];
+};
+
+/* ---- the ledger of the daemon before ---- */
+
+/* A copy; NULL: there is none, or it cannot be read. */
+static void *copy_of(int fd, size_t *bytes)
+{
+    struct stat is;
+    size_t got = 0;
+    if (fd < 0 || fstat(fd, &is) != 0 || is.st_size <= 0 ||
+        (uint64_t)is.st_size > gm_clients_size(CLIENTS_MOST))
+        return NULL;
+    *bytes = (size_t)is.st_size;
+    char *copy = aligned_alloc(GM_LEDGER_PAGE, (*bytes | (GM_LEDGER_PAGE - 1)) + 1);
+    while (copy && got < *bytes) {
+        const ssize_t n = pread(fd, copy + got, *bytes - got, (off_t)got);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        got += (size_t)n;
+    }
+    if (copy && got == *bytes)
+        return copy;
+    free(copy);
+    return NULL;
+}
+
+/* The process that a pidfd is of; 0: it has ended. */
+static pid_t pid_of(int lease)
+{
+    char path[64], line[128];
+    int pid = 0;
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", lease);
+    FILE *file = fopen(path, "re");
+    while (file && pid == 0 && fgets(line, sizeof line, file))
+        sscanf(line, "Pid: %d", &pid);
+    if (file)
+        fclose(file);
+    return pid > 0 ? pid : 0;
+}
+
+static bool has_ended(int lease)
+{
+    struct pollfd look = {.fd = lease, .events = POLLIN};
+    return poll(&look, 1, 0) > 0;
+}
+
+/*
+ * The process of a record. A lease is of the very one, whatever the record says; without one it is
+ * looked for by its number and its start. Returns a pidfd of it, which may be the lease, with
+ * *is_it; or -1: it has ended. Not *is_it: the lease is of another process, so the record is none.
+ */
+static int find_process(const struct gm_machine *machine, const struct gm_client_record *record,
+                        int lease, bool *is_it)
+{
+    const int fd = lease >= 0 ? lease : (int)syscall(SYS_pidfd_open, (pid_t)record->pid, 0);
+    *is_it = fd >= 0 && pid_of(fd) == (pid_t)record->pid &&
+             machine->outlet.started((pid_t)record->pid) == record->started;
+    if (fd >= 0 && !has_ended(fd) && (*is_it || lease >= 0))
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* Of a program of which nothing is known but its process: it may have memory mapped, so that waits
+ * for its end. Its user is known to the GPUs' ledgers. */
+static struct gm_client_record record_of(const struct gm_machine *machine, uint32_t id, int lease)
+{
+    struct gm_client_record record = {.pid = (uint32_t)pid_of(lease), .group_of = id, .is_gone = 1};
+    snprintf(record.name, sizeof record.name, "?");
+    record.started = machine->outlet.started((pid_t)record.pid);
+    for (uint32_t i = 0; i < machine->n; i++) {
+        const struct gm_table *table = machine->engines[i]->table;
+        if (table->apps[id].is_used)
+            record.uid = table->pools[table->apps[id].pool].uid;
+    }
+    return record;
+}
+
+/* ---- who comes back ---- */
+
+static void free_absent(uv_handle_t *poll)
+{
+    free(poll->data);
+}
+
+/* It is absent no more. */
+static void end_absent(struct gm_absent *absent)
+{
+    absent->all->of[absent->lost.app] = NULL;
+    uv_close((uv_handle_t *)&absent->poll, free_absent);
+}
+
+static void give_up(struct gm_absent *absent)
+{
+    struct gm_machine *machine = absent->all->machine;
+    const uint32_t id = absent->lost.app;
+    end_absent(absent);
+    gm_machine_leave(machine, id);
+}
+
+static void on_ended(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    give_up(poll->data);
+}
+
+/* Whom it ran with, of those that are here already. */
+static const struct gm_client *partner_of(const struct gm_absents *absents, uint32_t id,
+                                          const struct gm_client_record *record)
+{
+    for (uint32_t other = 0; other < id; other++) {
+        const struct gm_absent *absent = absents->of[other];
+        if (!absent || absent->record.is_gone || record->is_gone ||
+            absent->record.uid != record->uid)
+            continue;
+        /* A death in the middle of telling all of a group may leave two numbers for it. */
+        if (record->group_of == other || record->group_of == absent->record.group_of ||
+            absent->record.group_of == id)
+            return absent->client;
+    }
+    return NULL;
+}
+
+/* Why it cannot come back; "": it can. */
+static void judge(const struct gm_machine *machine, struct gm_absent *absent, bool has_words)
+{
+    const struct gm_client_record *record = &absent->record;
+    if (record->is_gone)
+        snprintf(absent->refusal, sizeof absent->refusal, "its session had ended before");
+    if (!has_words)
+        snprintf(absent->refusal, sizeof absent->refusal,
+                 "the memory that it shared with the daemon before is lost");
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
+        if ((record->engines & 1u << i) != 0 &&
+            (i >= machine->n || !machine->engines[i]->table->apps[absent->lost.app].is_used))
+            snprintf(absent->refusal, sizeof absent->refusal,
+                     "what it had on GPU %" PRIu32 " is lost: see the log of gpumuxd", i);
+}
+
+static uint32_t frames_of(const struct gm_machine *machine, uint32_t id)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < machine->n; i++)
+        if (machine->engines[i]->table->apps[id].is_used)
+            n += machine->engines[i]->table->max_frames;
+    return n;
+}
+
+/* Take this one over. `stat` and `lease` are this function's. 0 or -errno, and then it is not. */
+static int take_over(struct gm_absents *absents, uint32_t id, const struct gm_client_record *record,
+                     int stat, int lease)
+{
+    struct gm_machine *machine = absents->machine;
+    struct gm_absent *absent = calloc(1, sizeof *absent);
+    struct gm_client *client = NULL;
+    int error = -ENOMEM;
+    if (!absent) {
+        close(lease);
+        if (stat >= 0)
+            close(stat);
+        return error;
+    }
+    const int opened = gm_client_reopen(&client, id, record, stat, lease, machine->kept, gm_now());
+    if (opened < 0) {
+        error = opened;
+        goto no_client;
+    }
+    *absent = (struct gm_absent){.all = absents, .client = client, .record = *record};
+    absent->lost = (struct gm_lost){.app = id,
+                                    .pid = client->pid,
+                                    .started = client->started,
+                                    .uid = client->uid,
+                                    .nonce = {client->nonce[0], client->nonce[1]},
+                                    .name = client->name,
+                                    .since = client->lost_at,
+                                    .most_holds = frames_of(machine, id)};
+    judge(machine, absent, opened == 0);
+    absent->lost.refusal = absent->refusal[0] ? absent->refusal : NULL;
+    client->is_cut = absent->refusal[0] != '\0';
+    absent->poll.data = absent;
+    error = gm_group_restore(&machine->groups, client, partner_of(absents, id, record),
+                             record->group, record->is_group_said != 0 && record->is_gone == 0);
+    if (error)
+        goto no_group;
+    error = uv_poll_init(machine->loop, &absent->poll, lease);
+    if (error)
+        goto no_group;
+    uv_poll_start(&absent->poll, UV_READABLE, on_ended);
+    absents->of[id] = absent;
+    gm_machine_put(machine, client, record);
+    return 0;
+
+no_group:
+    gm_client_drop(client);
+no_client:
+    free(absent);
+    return error;
+}
+
+/* ---- the start ---- */
+
+static void note(struct census *census, const struct gm_absent *absent)
+{
+    if (absent->refusal[0]) {
+        census->cut++;
+        return;
+    }
+    gm_text_add(census->names, sizeof census->names, "%s%s (pid %d)", census->taken > 0 ? ", " : "",
+                absent->client->name, (int)absent->client->pid);
+    census->taken++;
+}
+
+/* The program of this id, of which the ledger says `outcome`. */
+static int find_one(struct gm_absents *absents, uint32_t id, enum gm_ledger_outcome outcome,
+                    struct gm_client_record *record, struct census *census)
+{
+    struct gm_kept *kept = absents->machine->kept;
+    uint64_t unused;
+    bool is_it = false;
+    int stat = gm_kept_claim(kept, GM_KEPT_STAT, 0, id, &unused);
+    int lease = gm_kept_claim(kept, GM_KEPT_LEASE, 0, id, &unused);
+    if (outcome == GM_LEDGER_IS)
+        lease = find_process(absents->machine, record, lease, &is_it);
+    else if (lease >= 0 && (outcome == GM_LEDGER_NONE || has_ended(lease))) {
+        close(lease); /* it had nothing yet, or has nothing any more */
+        lease = -1;
+    }
+    if (lease < 0) {
+        gm_kept_drop(kept, GM_KEPT_STAT, 0, id);
+        gm_kept_drop(kept, GM_KEPT_LEASE, 0, id);
+        if (stat >= 0)
+            close(stat);
+        census->ended += outcome == GM_LEDGER_IS;
+        census->broken += outcome == GM_LEDGER_BROKEN;
+        return 0;
+    }
+    if (!is_it) {
+        *record = record_of(absents->machine, id, lease);
+        census->broken++;
+    }
+    const int error = take_over(absents, id, record, stat, lease);
+    if (error == 0)
+        note(census, absents->of[id]);
+    census->ended += error == -ESRCH; /* meanwhile */
+    return error == -ESRCH ? 0 : error;
+}
+
+static void tell(struct gm_machine *machine, const struct census *census, const char *wrong,
+                 uint64_t since)
+{
+    struct gm_note restart = {.restart = {.taken = census->taken,
+                                          .cut = census->cut,
+                                          .ended = census->ended,
+                                          .broken = census->broken,
+                                          .took_ns = gm_now() - since}};
+    snprintf(restart.restart.names, sizeof restart.restart.names, "%s", census->names);
+    snprintf(restart.restart.wrong, sizeof restart.restart.wrong, "%s", wrong ? wrong : "");
+    gm_engine_emit(
+        machine->engines[0],
+        &(struct gm_event){.kind = GM_EVENT_RESTARTED, .app = GM_NONE, .restarted.note = &restart});
+}
+
+/* All that the ledger of the daemon before has. */
+static int find_all(struct gm_absents *absents, int fd, uint64_t since, char *why, size_t why_size)
+{
+    struct gm_machine *machine = absents->machine;
+    struct gm_clients clients = {0};
+    struct gm_client_record record;
+    struct census census = {0};
+    size_t bytes = 0;
+    int error = 0;
+    void *copy = copy_of(fd, &bytes);
+    const char *wrong = copy ? gm_clients_open(&clients, copy, bytes, CLIENTS_MOST)
+                             : "the ledger of programs cannot be read";
+    for (uint32_t id = 0; id < machine->max_apps && error == 0; id++) {
+        enum gm_ledger_outcome outcome = GM_LEDGER_BROKEN;
+        if (!wrong)
+            outcome =
+                id < clients.max_clients ? gm_clients_read(&clients, id, &record) : GM_LEDGER_NONE;
+        error = find_one(absents, id, outcome, &record, &census);
+    }
+    free(copy);
+    if (error)
+        snprintf(why, why_size, "a program of the daemon before cannot be taken over: %s",
+                 strerror(-error));
+    else
+        tell(machine, &census, wrong, since);
+    return error;
+}
+
+/* ---- REJOIN ---- */
+
+static const struct gm_lost *find(void *arg, uint32_t app)
+{
+    const struct gm_absents *absents = arg;
+    return app < absents->machine->max_apps && absents->of[app] ? &absents->of[app]->lost : NULL;
+}
+
+static void replace(void *arg, pid_t pid)
+{
+    struct gm_absents *absents = arg;
+    for (uint32_t id = 0; id < absents->machine->max_apps; id++)
+        if (absents->of[id] && absents->of[id]->lost.pid == pid)
+            give_up(absents->of[id]);
+}
+
+static bool is_known(uint32_t flags)
+{
+    const uint32_t both = GM_REJOIN_IS_OPEN | GM_REJOIN_IS_QUIET;
+    return (flags & ~(both | GM_REJOIN_IS_PARKED)) == 0 && (flags & both) != both;
+}
+
+/* Whether all that it holds is on a GPU that it uses, and can be as it says. */
+static int check(const struct gm_absent *absent, const struct gm_rejoiner *who, bool is_running,
+                 char *why, size_t why_size)
+{
+    const struct gm_client *client = absent->client;
+    int error = 0;
+    for (uint32_t i = 0; i < who->n; i++)
+        if (who->holds[i].gpu >= GM_GPUS_MAX || !client->engines[who->holds[i].gpu]) {
+            snprintf(why, why_size, "it holds memory of a GPU that it does not use");
+            return -EPROTO;
+        }
+    for (uint32_t i = 0; i < GM_GPUS_MAX && error == 0; i++)
+        if (client->engines[i])
+            error = gm_engine_check_holds(client->engines[i], client->id, who->holds, who->n,
+                                          is_running, why, why_size);
+    return error;
+}
+
+/* Behind WELCOME. What can be wrong was found before. */
+static void settle(const struct gm_client *client, const struct gm_rejoiner *who, bool is_running)
+{
+    char why[128];
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
+        if (client->engines[i])
+            gm_engine_return(client->engines[i], client->id, who->holds, who->n, is_running, why,
+                             sizeof why);
+}
+
+/* Its gate was opened, and it did not hear that its parked work goes on. */
+static void go_on(struct gm_machine *machine, struct gm_client *client)
+{
+    const struct gm_msg_resume message = {.epoch = client->epoch};
+    gm_client_park(client, false);
+    machine->outlet.send(client->session, GM_MSG_RESUME, &message, NULL, 0, NULL, 0);
+}
+
+static int rejoin(void *arg, const struct gm_lost *lost, const struct gm_rejoiner *who, char *why,
+                  size_t why_size)
+{
+    struct gm_absents *absents = arg;
+    struct gm_absent *absent = absents->of[lost->app];
+    struct gm_machine *machine = absents->machine;
+    struct gm_client *client = absent->client;
+    const uint32_t flags = who->body->flags;
+    const bool is_parked = (flags & GM_REJOIN_IS_PARKED) != 0;
+    const bool is_open = (flags & GM_REJOIN_IS_OPEN) != 0;
+    /* Work may run: it ran on, or its CLOSE had no answer. */
+    const bool is_running = is_open || (!is_parked && (flags & GM_REJOIN_IS_QUIET) == 0);
+    snprintf(why, why_size, "it says of itself what cannot be");
+    if (!is_known(flags))
+        return -EPROTO;
+    int error = check(absent, who, is_running, why, why_size);
+    if (error)
+        return error;
+    if (!gm_client_return(client, who->session, who->body))
+        return -EPROTO;
+    error = gm_machine_welcome(machine, client);
+    if (error) {
+        gm_client_lose(client, absent->lost.since);
+        snprintf(why, why_size, "WELCOME cannot be sent: %s", strerror(-error));
+        return error;
+    }
+    end_absent(absent);
+    if (is_open && is_parked)
+        go_on(machine, client);
+    settle(client, who, is_running);
+    gm_machine_returned(machine, client);
+    return 0;
+}
+
+/* ---- */
+
+int gm_absents_open(struct gm_absents *absents, struct gm_machine *machine, uint64_t since,
+                    char *why, size_t why_size)
+{
+    uint64_t unused;
+    *absents = (struct gm_absents){
+        .takeover = {.arg = absents, .find = find, .rejoin = rejoin, .replace = replace},
+        .machine = machine,
+        .of = calloc(machine->max_apps, sizeof *absents->of)};
+    if (!absents->of) {
+        snprintf(why, why_size, "out of memory");
+        return -ENOMEM;
+    }
+    const int before = gm_kept_claim(machine->kept, GM_KEPT_CLIENTS, 0, 0, &unused);
+    int error = before >= 0 ? find_all(absents, before, since, why, why_size) : 0;
+    for (uint32_t i = 0; i < machine->n && error == 0; i++)
+        gm_engine_awaited(machine->engines[i]);
+    if (error == 0) { /* it is whole: now it takes the place of the one before */
+        error = gm_kept_put(machine->kept, GM_KEPT_CLIENTS, 0, 0, 0, machine->keep.fd);
+        if (error)
+            snprintf(why, why_size, "the ledger of programs cannot be kept: %s", strerror(-error));
+    }
+    if (before >= 0)
+        close(before);
+    if (error)
+        gm_absents_close(absents);
+    return error;
+}
+
+uint32_t gm_absents_count(const struct gm_absents *absents)
+{
+    uint32_t n = 0;
+    for (uint32_t id = 0; absents->of && id < absents->machine->max_apps; id++)
+        n += absents->of[id] && !absents->of[id]->lost.refusal;
+    return n;
+}
+
+void gm_absents_close(struct gm_absents *absents)
+{
+    for (uint32_t id = 0; absents->of && id < absents->machine->max_apps; id++)
+        if (absents->of[id])
+            end_absent(absents->of[id]);
+    free(absents->of);
+    absents->of = NULL;
+}

@@ -1,0 +1,53 @@
+#!/bin/sh
+# The daemon is killed and another one comes: what was said of programs holds, whatever state they are in, and who has yet
+# to come back is shown as lost.
+. "$(dirname "$0")/lib.sh"
+
+spawn keeper "$BUILD/daemon/gpumux-keeper" --socket "$GPUMUX_SOCKET.keeper"
+within "$patience" test -S "$GPUMUX_SOCKET.keeper" || fail "no keeper"
+
+restart() {
+    kill -KILL "$(pid_of daemon)"
+    await daemon
+    start_daemon
+    grep -q "restarted in .*: $1 programs of the daemon before may come back: .*; 0 live and cannot, 0 have ended, 0 are unknown" \
+        "$dir/daemon.out" || fail "not all are taken over: $(cat "$dir/daemon.out")"
+}
+
+shows() {
+    take_status
+    app_has "$(pid_of "$1")" "$2"
+}
+
+start_daemon
+orphan paused linked --bytes 96M --seconds 1 --iterations 10 --seed 1 --until "$dir/enough"
+orphan light linked --bytes 96M --seconds 1 --iterations 10 --seed 2 --until "$dir/enough"
+orphan stopped linked --bytes 96M --seconds 1 --iterations 10 --seed 3 --until "$dir/enough"
+within "$patience" has_switched 4 || fail "nobody takes turns"
+"$ctl" pause "$(pid_of paused)" > /dev/null || fail "pause failed"
+"$ctl" set "$(pid_of light)" weight=0.5 class=batch > /dev/null || fail "set failed"
+stop stopped
+restart 3
+within "$patience" shows light '"state":"\(running\|idle\|loading\|waiting\)"' || fail "light does not come back"
+within "$patience" shows paused '"state":"paused"' || fail "paused does not come back as such"
+within "$patience" shows paused '"why":"[^"]*pausedby' || fail "it is not said who paused it"
+shows light '"weight":0.5' && shows light '"class":"batch"' || fail "light has lost its settings"
+shows stopped '"state":"lost"' || fail "stopped is not shown as lost"
+shows stopped '"why":"waitsforitsprogramtocomebacksincethedaemonwasrestarted[0-9]*sago"' || fail "... nor why"
+"$ctl" log | grep -q 'restart in [0-9.]* s; 3 programs of the daemon before may come back: gm_worker' || fail "the log has no restart"
+"$ctl" log --json | grep -q '"kind":"restart".*"taken":3' || fail "... nor its JSON"
+grep -q 'is back, [0-9.]* s after this daemon took it over' "$dir/daemon.out" || fail "nobody is said to be back"
+
+restart 3 # nothing of the one that has not come is lost
+kill -CONT "$(pid_of stopped)"
+within "$patience" shows stopped '"state":"\(running\|idle\|loading\|waiting\)"' || fail "stopped does not come back"
+"$ctl" resume "$(pid_of paused)" > /dev/null || fail "resume failed"
+orphan later linked --bytes 96M --iterations 3 --seed 4 # it has a number of its own
+expect_pass later
+: > "$dir/enough"
+expect_pass paused light stopped
+for app in paused light stopped; do
+    [ "$(grep -c 'gpumuxd is back' "$dir/$app.log")" -ge 1 ] || fail "$app was never taken over"
+done
+expect_empty
+stop_daemon
