@@ -18,6 +18,7 @@
 #include "daemon/engine/inlet.h"
 #include "daemon/engine/open.h"
 #include "daemon/engine/step/policy.h"
+#include "daemon/engine/step/refusals.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/shares.h"
@@ -286,6 +287,7 @@ void gm_machine_put(struct gm_machine *machine, struct gm_client *client,
 {
     gm_client_watch(client, on_client_ended, machine);
     machine->clients[client->id] = client;
+    gm_engine_skip_refusals(client);
     gm_engine_judge_oversize(machine->engines[0], client);
     for (uint32_t i = 0; i < machine->n; i++)
         if (machine->engines[i]->table->apps[client->id].is_used)

@@ -144,7 +144,7 @@ static void a_program_that_tries_does_not_flood_the_log(void **state)
     join(1, 10);
     engine->apps[1].session = (struct gm_session *)(uintptr_t)1;
     engine->apps[1].stat = stat;
-    struct gm_client client = {.id = 1, .engines = {engine}};
+    struct gm_client client = {.id = 1, .stat = stat, .engines = {engine}};
     engine->apps[1].client = &client;
     engine->apps[1].refusal.newest.why = GM_WHY_FULL;
     gm_engine_note_refusals(engine);
@@ -168,6 +168,13 @@ static void a_program_that_tries_does_not_flood_the_log(void **state)
     gm_engine_note_refusals(engine);
     assert_int_equal(journal->gpu[0].refusals[4].refusal.why, GM_WHY_DRIVER);
     assert_int_equal(journal->gpu[0].refusals[4].refusal.bytes, 12345);
+    assert_int_equal(engine->counts[GM_EVENT_REFUSED], 251);
+
+    /* What the daemon before has told, the next one does not. */
+    client.refused_told = client.driver_refused_told = 0;
+    gm_engine_skip_refusals(&client);
+    engine->now += 2 * GM_S;
+    gm_engine_note_refusals(engine);
     assert_int_equal(engine->counts[GM_EVENT_REFUSED], 251);
     free(stat);
 }

@@ -97,6 +97,12 @@ void gm_engine_note_last_refusal(struct gm_engine *engine, uint32_t id)
     note(engine, id);
 }
 
+void gm_engine_skip_refusals(struct gm_client *client)
+{
+    client->refused_told = atomic_load(&client->stat->refused);
+    client->driver_refused_told = atomic_load(&client->stat->driver_refused);
+}
+
 uint64_t gm_engine_refusals_due(const struct gm_engine *engine)
 {
     uint64_t at = GM_TIME_NEVER;

@@ -10,6 +10,8 @@ void gm_engine_refused(struct gm_engine *engine, uint32_t app, uint64_t bytes, e
 void gm_engine_note_refusals(struct gm_engine *engine);
 /* `app` leaves: what is not in the log yet. */
 void gm_engine_note_last_refusal(struct gm_engine *engine, uint32_t app);
+/* A client of a daemon before: what its program was refused until now, that has told. */
+void gm_engine_skip_refusals(struct gm_client *client);
 /* When gm_engine_note_refusals has something to do though nothing happens. */
 uint64_t gm_engine_refusals_due(const struct gm_engine *engine);
 
