@@ -39,18 +39,21 @@ struct gm_client_settings {
     uint64_t cap;
 };
 
+enum gm_client_flag { GM_CLIENT_HAS_PART = 1, GM_CLIENT_IS_ADMIN = 2 };
+
 struct gm_client_record {
     uint32_t pid, uid;
     uint64_t nonce[2]; /* of WELCOME: a secret between daemon and program */
     uint64_t
         started; /* of its process, as the system counts: tells it from a later one of this pid */
-    char name[64], group[64]; /* terminated, and zero behind that; "": no name */
-    uint32_t group_of;        /* the lowest id of those that run with it, or its own */
-    uint32_t is_group_said;   /* 1: its user said the name; 0: the daemon made it */
-    uint32_t is_gone;         /* 1: its session has ended, and its process has not */
-    uint32_t engines;         /* a bit a GPU that it uses */
-    uint64_t epoch;           /* of the newest CLOSE */
-    uint32_t class, oversize, cap_is, has_part; /* its wishes */
+    char name[64], group[64];         /* terminated, and zero behind that; "": no name */
+    uint32_t group_of;                /* the lowest id of those that run with it, or its own */
+    uint32_t is_group_said;           /* 1: its user said the name; 0: the daemon made it */
+    uint32_t is_gone;                 /* 1: its session has ended, and its process has not */
+    uint32_t engines;                 /* a bit a GPU that it uses */
+    uint64_t epoch;                   /* of the newest CLOSE */
+    uint32_t class, oversize, cap_is; /* its wishes */
+    uint32_t flags;                   /* enum gm_client_flag */
     uint64_t cap;
     struct gm_client_settings admin, own; /* what was said of it, by whom */
     uint32_t said, pauser, is_paused_by_rule;

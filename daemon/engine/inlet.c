@@ -132,9 +132,10 @@ void gm_engine_tune(struct gm_engine *engine, const struct gm_engine_tuning *tun
     enter(engine, &(struct gm_input){.kind = GM_INPUT_TUNE, .tuning = tuning});
 }
 
-void gm_engine_trim(struct gm_engine *engine, uid_t asker, struct gm_trimmed *trimmed)
+void gm_engine_trim(struct gm_engine *engine, uid_t asker, bool is_admin,
+                    struct gm_trimmed *trimmed)
 {
-    enter(engine, &(struct gm_input){.kind = GM_INPUT_TRIM, .trim = {asker, trimmed}});
+    enter(engine, &(struct gm_input){.kind = GM_INPUT_TRIM, .trim = {asker, is_admin, trimmed}});
 }
 
 void gm_engine_refresh(struct gm_engine *engine)

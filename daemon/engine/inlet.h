@@ -42,7 +42,8 @@ void gm_engine_refresh(struct gm_engine *engine);
  * paused programs off the GPU: all, if an administrator asks, or a user beside whom there is no
  * other; else that of the asker's programs and of users who have none. It goes after this call
  * returns. */
-void gm_engine_trim(struct gm_engine *engine, uid_t asker, struct gm_trimmed *trimmed);
+void gm_engine_trim(struct gm_engine *engine, uid_t asker, bool is_admin,
+                    struct gm_trimmed *trimmed);
 /*
  * Change what is said of programs, of all that are selected or of none. Returns 0 and *done; or
  * -ENOENT (there are none), -EPERM (the asker may not) or another -errno, with one line in `why`,

@@ -77,7 +77,8 @@ void gm_keep_client(struct gm_keep *keep, const struct gm_client *client)
                                       .class = client->wishes.class,
                                       .oversize = client->wishes.oversize,
                                       .cap_is = client->wishes.cap_is,
-                                      .has_part = client->wishes.has_part,
+                                      .flags = (client->wishes.has_part ? GM_CLIENT_HAS_PART : 0) |
+                                               (client->is_admin ? GM_CLIENT_IS_ADMIN : 0),
                                       .cap = client->wishes.cap};
     memcpy(record.name, client->name, strlen(client->name));
     memcpy(record.group, client->group->name, strlen(client->group->name));

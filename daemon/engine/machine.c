@@ -513,12 +513,13 @@ void gm_machine_tune(struct gm_machine *machine, const struct gm_engine_tuning *
     keep_clients(machine);
 }
 
-void gm_machine_trim(struct gm_machine *machine, uid_t asker, struct gm_trimmed *trimmed)
+void gm_machine_trim(struct gm_machine *machine, uid_t asker, bool is_admin,
+                     struct gm_trimmed *trimmed)
 {
     *trimmed = (struct gm_trimmed){0};
     for (uint32_t i = 0; i < machine->n; i++) {
         struct gm_trimmed one;
-        gm_engine_trim(machine->engines[i], asker, &one);
+        gm_engine_trim(machine->engines[i], asker, is_admin, &one);
         trimmed->gpu += one.gpu;
         trimmed->pinned += one.pinned;
         trimmed->paged += one.paged;

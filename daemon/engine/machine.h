@@ -68,7 +68,8 @@ void gm_machine_leave(struct gm_machine *machine, uint32_t id);
 void gm_machine_tune(struct gm_machine *machine, const struct gm_engine_tuning *tuning);
 /* The program has imported memory that process `exporter` says it exported. */
 void gm_machine_imported(struct gm_machine *machine, uint32_t id, pid_t exporter);
-void gm_machine_trim(struct gm_machine *machine, uid_t asker, struct gm_trimmed *trimmed);
+void gm_machine_trim(struct gm_machine *machine, uid_t asker, bool is_admin,
+                     struct gm_trimmed *trimmed);
 bool gm_machine_is_trimming(const struct gm_machine *machine);
 int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *request,
                    struct gm_set_done *done, char *why, size_t why_size);

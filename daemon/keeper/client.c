@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/peer.h"
 #include "daemon/keeper/held.h"
 
 #define PATIENCE_S 2
@@ -92,8 +93,7 @@ int gm_keeper_open(struct gm_keeper *keeper, const char *path)
     struct gm_keeper_message message = {.count = 0};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const struct timeval patience = {.tv_sec = PATIENCE_S};
-    struct ucred who = {.uid = 0};
-    socklen_t size = sizeof who;
+    struct gm_peer who;
     int error = 0;
     keeper->fd = -1;
     if (strlen(path) >= sizeof address.sun_path)
@@ -104,10 +104,9 @@ int gm_keeper_open(struct gm_keeper *keeper, const char *path)
         return -errno;
     if (setsockopt(keeper->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) ||
         setsockopt(keeper->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) ||
-        connect(keeper->fd, (struct sockaddr *)&address, sizeof address) ||
-        getsockopt(keeper->fd, SOL_SOCKET, SO_PEERCRED, &who, &size))
+        connect(keeper->fd, (struct sockaddr *)&address, sizeof address))
         error = -errno;
-    else if (who.uid != 0 && who.uid != geteuid())
+    else if ((error = gm_peer_look(keeper->fd, &who)) == 0 && !gm_peer_is_admin(&who))
         error = -EPERM;
     if (error == 0)
         return ask_plain(keeper, &message, GM_KEEPER_HELLO, NULL, 0);

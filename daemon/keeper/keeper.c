@@ -7,7 +7,7 @@
  *
  *   gpumux-keeper --socket PATH [--patience TIME]
  *
- * One daemon at a time speaks to it: root's or one of its own user. The newest HELLO is the daemon;
+ * One daemon at a time speaks to it: root's or one of its own user, and not one of a container. The newest HELLO is the daemon;
  * one that hung finds its connection closed. A connection that says no HELLO within 5 s, or says
  * what is none, is closed, and what is held stays.
  *
@@ -37,6 +37,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/notify.h"
+#include "common/peer.h"
 #include "common/size.h"
 #include "common/standard.h"
 #include "daemon/keeper/held.h"
@@ -267,14 +268,13 @@ static void on_connection(int fd)
 
 static void on_listener(void)
 {
-    struct ucred who;
-    socklen_t size = sizeof who;
+    struct gm_peer who = {0};
     const int fd = accept4(keeper.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0)
         return;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) ||
-        (who.uid != 0 && who.uid != geteuid())) {
-        gm_log(GM_LOG_WARN, "user %u may not speak to the keeper", (unsigned)who.uid);
+    if (gm_peer_look(fd, &who) != 0 || !gm_peer_is_admin(&who)) {
+        gm_log(GM_LOG_WARN, "user %u (pid %d) may not speak to the keeper", (unsigned)who.uid,
+               (int)who.pid);
         close(fd);
         return;
     }

@@ -3,10 +3,10 @@
 
 #include "daemon/core/tunables.h"
 
-static struct gm_bound *find(struct gm_bounds *bounds, uid_t uid)
+static struct gm_bound *find(struct gm_bounds *bounds, uid_t uid, bool is_trusted)
 {
     for (uint32_t i = 0; i < bounds->n; i++)
-        if (bounds->users[i].uid == uid)
+        if (bounds->users[i].uid == uid && bounds->users[i].is_trusted == is_trusted)
             return &bounds->users[i];
     return NULL;
 }
@@ -25,7 +25,7 @@ static struct gm_bound *find_oldest(struct gm_bounds *bounds)
 
 struct gm_bound *gm_bounds_join(struct gm_bounds *bounds, uid_t uid, bool is_trusted, uint64_t now)
 {
-    struct gm_bound *user = find(bounds, uid);
+    struct gm_bound *user = find(bounds, uid, is_trusted);
     if (!user) {
         user = find_oldest(bounds);
         const bool is_over = user && now - user->left_at >= GM_BOUND_TOLD_NS;

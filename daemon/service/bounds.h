@@ -11,7 +11,8 @@
  *   visitors  Connections of no program.
  *   settings  GM_SETTINGS_A_SECOND.
  *
- * Root and the daemon's own user are trusted: they have no bounds here.
+ * Administrators (gm_peer_is_admin) are trusted: they have no bounds here. A container's root has,
+ * and a record beside root's.
  *
  * The record of a user outlives its connections, as mux-ctl connects for each question anew. One
  * that has no connection, and about which there is nothing to remember any more, is used again.

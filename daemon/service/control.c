@@ -309,35 +309,34 @@ int gm_control_seal(char *text, uint64_t *bytes)
     return fd;
 }
 
-struct gm_msg_trim_is gm_control_trim(struct gm_control *control, uid_t asker)
+struct gm_msg_trim_is gm_control_trim(struct gm_control *control, uid_t asker, bool is_admin)
 {
     struct gm_trimmed trimmed;
-    gm_machine_trim(control->machine, asker, &trimmed);
+    gm_machine_trim(control->machine, asker, is_admin, &trimmed);
     return (struct gm_msg_trim_is){
         .gpu = trimmed.gpu, .pinned = trimmed.pinned, .paged = trimmed.paged};
 }
 
-void gm_control_forget(struct gm_control *control, uid_t asker, const struct gm_msg_forget *body,
-                       struct gm_msg_forgotten *answer)
+void gm_control_forget(struct gm_control *control, uid_t asker, bool is_admin,
+                       const struct gm_msg_forget *body, struct gm_msg_forgotten *answer)
 {
-    const bool is_trusted = asker == 0 || asker == geteuid();
     const bool has_user = (body->selects & GM_SET_UID) != 0;
     const uid_t uid = has_user ? body->uid : asker;
     memset(answer, 0, sizeof *answer);
-    if (!is_trusted && uid != asker) {
+    if (!is_admin && uid != asker) {
         answer->is_refused = 1;
         snprintf(answer->text, sizeof answer->text, "only root may forget other users' programs");
         return;
     }
-    answer->count = gm_past_forget(control->past, is_trusted && !has_user, uid,
+    answer->count = gm_past_forget(control->past, is_admin && !has_user, uid,
                                    (body->selects & GM_SET_COMMAND) != 0 ? body->command : NULL);
 }
 
-uint64_t gm_control_config(struct gm_control *control, uid_t asker,
+uint64_t gm_control_config(struct gm_control *control, bool is_admin,
                            const struct gm_msg_config *body, struct gm_msg_config_is *answer)
 {
     *answer = (struct gm_msg_config_is){.is_refused = 1};
-    if (asker != 0 && asker != geteuid())
+    if (!is_admin)
         snprintf(answer->text, sizeof answer->text,
                  "only root and the daemon's own user may have it read its configuration");
     else if (body->what != GM_CONFIG_CHECK && body->what != GM_CONFIG_RELOAD)
@@ -353,8 +352,8 @@ uint64_t gm_control_config(struct gm_control *control, uid_t asker,
     return 0;
 }
 
-void gm_control_set(struct gm_control *control, uid_t asker, const struct gm_msg_set *body,
-                    struct gm_msg_set_is *answer)
+void gm_control_set(struct gm_control *control, uid_t asker, bool is_admin,
+                    const struct gm_msg_set *body, struct gm_msg_set_is *answer)
 {
     struct gm_set_request request = {
         .selects = body->selects,
@@ -362,6 +361,7 @@ void gm_control_set(struct gm_control *control, uid_t asker, const struct gm_msg
         .uid = body->uid,
         .command = body->command,
         .asker = asker,
+        .is_admin = is_admin,
         .settings = {.has = body->settings,
                      .class = body->class < GM_CLASSES ? (uint8_t)body->class : GM_CLASSES,
                      .weight = body->weight,

@@ -19,9 +19,12 @@
  * TRIM: give back memory that no program needs: the asker's, root's is all. At worst the next
  * allocation waits until memory is pinned again (220 ms a GiB).
  *
- * CONFIG: read the options again, or say what that would do, for root and the daemon's own user.
+ * CONFIG: read the options again, or say what that would do, for administrators.
  *
  * SET: change the settings of programs. The engine decides whether the user may.
+ *
+ * Administrators are root and the daemon's own user, but not from within a container
+ * (common/peer.h).
  */
 /* clang-format on */
 #ifndef GM_DAEMON_SERVICE_CONTROL_H
@@ -65,7 +68,7 @@ struct gm_control {
     const struct gm_takeover *takeover; /* NULL: this daemon took over nobody */
     void (*give_back)(void *arg);       /* GIVE_BACK: begin with it; likewise */
     void *arg;
-    struct gm_waiters waiters;          /* session.c's */
+    struct gm_waiters waiters; /* session.c's */
 };
 
 /* `options` and `machine` must outlive `control`. */
@@ -86,20 +89,19 @@ char *gm_control_trace(struct gm_control *control, uint64_t since);
 int gm_control_seal(char *text, uint64_t *bytes);
 
 /* TRIM for the user `asker`. Returns what goes back to the system. */
-struct gm_msg_trim_is gm_control_trim(struct gm_control *control, uid_t asker);
+struct gm_msg_trim_is gm_control_trim(struct gm_control *control, uid_t asker, bool is_admin);
 
-/* FORGET for the user `asker`: what runs of its own programs needed, of root's and the daemon's own
- * user's those of all. */
-void gm_control_forget(struct gm_control *control, uid_t asker, const struct gm_msg_forget *body,
-                       struct gm_msg_forgotten *answer);
+/* FORGET for the user `asker`: what runs of its own programs needed, for an administrator those of
+ * all. */
+void gm_control_forget(struct gm_control *control, uid_t asker, bool is_admin,
+                       const struct gm_msg_forget *body, struct gm_msg_forgotten *answer);
 
-/* CONFIG for the user `asker`: the number of the reading (gm_reload_ask); 0: *answer says why not.
- */
-uint64_t gm_control_config(struct gm_control *control, uid_t asker,
+/* CONFIG: the number of the reading (gm_reload_ask); 0: *answer says why not. */
+uint64_t gm_control_config(struct gm_control *control, bool is_admin,
                            const struct gm_msg_config *body, struct gm_msg_config_is *answer);
 
 /* SET for the user `asker`. */
-void gm_control_set(struct gm_control *control, uid_t asker, const struct gm_msg_set *body,
-                    struct gm_msg_set_is *answer);
+void gm_control_set(struct gm_control *control, uid_t asker, bool is_admin,
+                    const struct gm_msg_set *body, struct gm_msg_set_is *answer);
 
 #endif

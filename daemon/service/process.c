@@ -40,30 +40,6 @@ static bool parse(const char *text, char *state, int *parent)
     return behind && sscanf(behind, ") %c %d", state, parent) == 2;
 }
 
-/* "pid:[4026531836]": the space of process ids. */
-static bool read_space(const struct gm_process_system *system, const char *process, char space[64])
-{
-    char path[1024];
-    snprintf(path, sizeof path, "%s/proc/%s/ns/pid", system && system->root ? system->root : "",
-             process);
-    const ssize_t length = readlink(path, space, 63);
-    space[length > 0 ? length : 0] = '\0';
-    return length > 0;
-}
-
-bool gm_process_has_our_numbers_in(const struct gm_process_system *system, pid_t pid)
-{
-    char process[16], its[64], ours[64];
-    snprintf(process, sizeof process, "%d", (int)pid);
-    return !read_space(system, process, its) || !read_space(system, "self", ours) ||
-           strcmp(its, ours) == 0;
-}
-
-bool gm_process_has_our_numbers(pid_t pid)
-{
-    return gm_process_has_our_numbers_in(NULL, pid);
-}
-
 pid_t gm_process_parent(pid_t pid)
 {
     char state, text[512];

@@ -29,12 +29,6 @@ pid_t gm_process_parent(pid_t pid);
  * is gone, or cannot be looked at. */
 uint64_t gm_process_started(pid_t pid);
 
-/* Whether the numbers by which it knows processes are the daemon's: not those of a container. True
- * also if it cannot be looked at. */
-bool gm_process_has_our_numbers(pid_t pid);
-/* The same, in that system. */
-bool gm_process_has_our_numbers_in(const struct gm_process_system *system, pid_t pid);
-
 /* Whether it stands still, and why. GM_WHY_NONE also if it cannot be looked at. A few small files
  * are read, however deep its control group is. */
 enum gm_why gm_process_stop(pid_t pid);

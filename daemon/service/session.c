@@ -21,6 +21,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/peer.h"
 #include "common/sock.h"
 #include "common/text.h"
 #include "daemon/memory/files.h"
@@ -35,12 +36,6 @@ static void on_ready(uv_poll_t *poll, int status, int events);
 static void on_timer(uv_timer_t *timer);
 
 /* ---- limits -------------------------------------------------------------------------------- */
-
-/* The limits per user do not apply to root and the daemon's own user. */
-static bool is_privileged(uid_t uid)
-{
-    return uid == 0 || uid == geteuid();
-}
 
 /* The user who has most visitors; a privileged one only if there are no others. */
 static struct gm_bound *find_busiest(const struct gm_sessions *all)
@@ -116,7 +111,7 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
         text[0] = '\0';
     else if ((uint32_t)joins <= kept)
         gm_text_add(text, size, ": raise --max-apps");
-    else if (is_privileged(session->uid))
+    else if (session->is_admin)
         text[0] = '\0';
     else if (gm_machine_places_of(all->machine, session->uid) +
                  gm_places_kept_for(places, session->uid, gm_now()) >=
@@ -231,6 +226,7 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
         .pid = session->pid,
         .started = gm_process_started(session->pid),
         .uid = session->uid,
+        .is_admin = session->is_admin,
         .name = session->name,
         .wishes = {.class = body->class,
                    .weight = body->weight,
@@ -252,7 +248,7 @@ static void set(struct gm_session *session, const struct gm_msg_set *body)
 {
     struct gm_msg_set_is answer = {.is_refused = 1};
     if (gm_bound_may_set(session->user, gm_now()))
-        gm_control_set(session->all->control, session->uid, body, &answer);
+        gm_control_set(session->all->control, session->uid, session->is_admin, body, &answer);
     else
         snprintf(answer.text, sizeof answer.text,
                  "%d settings of this user in a second: try again in a second",
@@ -264,7 +260,7 @@ static void forget(struct gm_session *session, const struct gm_msg_forget *body)
 {
     struct gm_msg_forgotten answer = {.is_refused = 1};
     if (gm_bound_may_set(session->user, gm_now()))
-        gm_control_forget(session->all->control, session->uid, body, &answer);
+        gm_control_forget(session->all->control, session->uid, session->is_admin, body, &answer);
     else
         snprintf(answer.text, sizeof answer.text,
                  "%d settings of this user in a second: try again in a second",
@@ -327,7 +323,7 @@ static void give_back(struct gm_session *session)
 {
     struct gm_control *control = session->all->control;
     const struct gm_msg_given_back refusal = {.is_last = 1, .is_refused = 1};
-    if (!is_privileged(session->uid) || !control->give_back) {
+    if (!session->is_admin || !control->give_back) {
         gm_session_send(session, GM_MSG_GIVEN_BACK, &refusal, NULL, 0, NULL, 0);
         return;
     }
@@ -363,7 +359,7 @@ static void answer_late(struct gm_session *session)
 static void config(struct gm_session *session, const struct gm_msg_config *body)
 {
     struct gm_msg_config_is answer;
-    session->reading = gm_control_config(session->all->control, session->uid, body, &answer);
+    session->reading = gm_control_config(session->all->control, session->is_admin, body, &answer);
     if (session->reading == 0) {
         gm_session_send(session, GM_MSG_CONFIG_IS, &answer, NULL, 0, NULL, 0);
         return;
@@ -375,7 +371,7 @@ static void config(struct gm_session *session, const struct gm_msg_config *body)
 
 static void trim(struct gm_session *session)
 {
-    session->trimmed = gm_control_trim(session->all->control, session->uid);
+    session->trimmed = gm_control_trim(session->all->control, session->uid, session->is_admin);
     session->answer_by = gm_now() + GM_SESSION_TRIM_MS * GM_MS;
     gm_session_watch(session);
     answer_late(session);
@@ -437,7 +433,7 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
         give_back(session);
         return;
     case GM_MSG_IMPORTED: /* a number of a container is somebody else's here */
-        if (gm_process_has_our_numbers(session->pid))
+        if (session->has_our_numbers)
             gm_machine_imported(session->all->machine, session->app,
                                 ((const struct gm_msg_imported *)message->body)->exporter);
         return;
@@ -639,15 +635,16 @@ static void on_timer(uv_timer_t *timer)
 void gm_session_start(struct gm_sessions *all, int fd)
 {
     char text[128];
-    struct ucred peer = {0};
-    socklen_t size = sizeof peer;
+    struct gm_peer peer;
+    const int unknown = gm_peer_look(fd, &peer);
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) {
-        snprintf(text, sizeof text, "the peer cannot be identified: %s", strerror(errno));
+    if (unknown) {
+        snprintf(text, sizeof text, "the peer cannot be identified: %s", strerror(-unknown));
         goto full;
     }
     const uint64_t now = gm_now();
-    struct gm_bound *user = gm_bounds_join(&all->bounds, peer.uid, is_privileged(peer.uid), now);
+    const bool is_admin = gm_peer_is_admin(&peer);
+    struct gm_bound *user = gm_bounds_join(&all->bounds, peer.uid, is_admin, now);
     if (!user) {
         snprintf(text, sizeof text, "the daemon serves %u users already", GM_BOUND_USERS);
         goto full;
@@ -677,6 +674,8 @@ void gm_session_start(struct gm_sessions *all, int fd)
     session->pid = peer.pid;
     session->uid = peer.uid;
     session->gid = peer.gid;
+    session->is_admin = is_admin;
+    session->has_our_numbers = peer.has_our_numbers;
     all->visitors++;
     user->visitors++;
     TAILQ_INSERT_TAIL(&all->living, session, each);

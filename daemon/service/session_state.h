@@ -70,6 +70,8 @@ struct gm_session {
     pid_t pid;
     uid_t uid;
     gid_t gid;
+    bool is_admin;        /* gm_peer_is_admin */
+    bool has_our_numbers; /* it knows processes by the daemon's numbers, not by a container's */
     char name[64];
     bool is_ending;
     bool is_starved;                /* the kernel has no room for its output now */

@@ -57,6 +57,14 @@ printf '%s\n' 'slice = 300ms' 'drain-deadline = 6s' "rule = command=gm_worker_pr
 "$ctl" config reload > "$dir/said" || fail "config reload"
 [ "$(cat "$dir/said")" = "changed: drain-deadline; need a restart: slice" ] || fail "config reload says $(cat "$dir/said")"
 "$ctl" config show | grep -qx 'drain-deadline = 6s' || fail "config reload changed nothing"
+# Nobody is an administrator from within a container.
+[ "$(id -u)" = 0 ] && contain="unshare --pid --fork" || contain="unshare --map-root-user --pid --fork"
+if $contain true 2> /dev/null; then
+    ! $contain "$ctl" config reload > "$dir/said" 2>&1 || fail "root of a container may have the daemon reload"
+    grep -q "only root and the daemon's own user" "$dir/said" || fail "config reload in a container says $(cat "$dir/said")"
+    ! $contain "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --drain > "$dir/said" 2>&1 || fail "root of a container may drain"
+    is_up || fail "root of a container has ended the daemon"
+fi
 # Who asks for a check is told of that one, also if a SIGHUP has the file read again before the answer.
 for n in 1 2 3 4; do
     sed -i "s/^drain-deadline = .*/drain-deadline = 6.${n}s/" "$conf"

@@ -75,6 +75,7 @@ int gm_machine_join(struct gm_machine *m, const struct gm_newcomer *who, const c
     e->wishes = who->wishes;
     assert_int_equal(who->pid, getpid());
     assert_int_equal(who->uid, asker);
+    assert_int_equal(who->is_admin, asker == getuid());
     assert_string_equal(who->name, "tester");
     assert_string_equal(group, "");
     for (uint32_t i = 0; i < APPS; i++) {
@@ -263,9 +264,10 @@ void gm_machine_tune(struct gm_machine *m, const struct gm_engine_tuning *tuning
     (void)m, (void)tuning;
 }
 
-void gm_machine_trim(struct gm_machine *m, uid_t uid, struct gm_trimmed *trimmed)
+void gm_machine_trim(struct gm_machine *m, uid_t uid, bool is_admin, struct gm_trimmed *trimmed)
 {
     (void)m;
+    assert_int_equal(is_admin, asker == getuid());
     assert_int_equal(uid, asker); /* by SO_PEERCRED */
     *trimmed = (struct gm_trimmed){.gpu = 3, .pinned = 2, .paged = 1};
 }

@@ -34,6 +34,8 @@ static void test_share_of_a_round(void **state)
     struct gm_bound *b = gm_bounds_join(bounds, 2, false, 0);
     struct gm_bound *root = gm_bounds_join(bounds, 0, true, 0);
     assert_ptr_equal(gm_bounds_join(bounds, 1, false, 0), a); /* all its connections share it */
+    assert_ptr_not_equal(gm_bounds_join(bounds, 0, false, 0), root); /* of a container */
+    assert_true(root->is_trusted);
     assert_false(gm_bound_is_spent(bounds, a));
     gm_bound_spend(bounds, a, GM_BOUND_ROUND_NS - 1);
     assert_false(gm_bound_is_spent(bounds, a));

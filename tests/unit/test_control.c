@@ -207,6 +207,7 @@ static void test_set(void **state)
     assert_int_equal(answer.is_refused, 0);
     assert_int_equal(answer.changed, 3);
     assert_int_equal(engine.set.asker, getuid()); /* by SO_PEERCRED */
+    assert_true(engine.set.is_admin);
     assert_int_equal(engine.set.selects, GM_SET_PID | GM_SET_COMMAND);
     assert_int_equal(engine.set.pid, 77);
     assert_string_equal(engine.command, "py*");
@@ -281,7 +282,7 @@ static void test_config(void **state)
 
     struct gm_msg_config_is refused;
     ask.what = GM_CONFIG_CHECK;
-    assert_int_equal(gm_control_config(&control, 4000001, &ask, &refused), 0);
+    assert_int_equal(gm_control_config(&control, false, &ask, &refused), 0);
     assert_string_equal(refused.text, "only root and the daemon's own user may have it read its "
                                       "configuration");
     peer = join(NULL);

@@ -170,6 +170,13 @@ static bool has_part;             /* a rule gave them a part of the multiprocess
 static struct gm_stat stats[3];
 static struct gm_group *join_to; /* NULL: a group of their own */
 
+static bool is_contained; /* who comes and who asks is so from within a container */
+
+static bool is_admin(uid_t uid)
+{
+    return !is_contained && (uid == 0 || uid == geteuid());
+}
+
 /* A program comes; its pid is 100 + its id. */
 static void join(uint32_t id, uid_t uid, const char *name, uint32_t wish)
 {
@@ -182,6 +189,7 @@ static void join(uint32_t id, uid_t uid, const char *name, uint32_t wish)
     gm_group_remove(client); /* of one that was there before */
     *client = (struct gm_client){.id = id,
                                  .uid = uid,
+                                 .is_admin = is_admin(uid),
                                  .pid = app->pid,
                                  .engines = {engine},
                                  .session = (struct gm_session *)client,
@@ -215,6 +223,7 @@ static int set(uid_t asker, struct gm_set_request request, const char *words)
     char copy[160];
     struct gm_set_done done = {0};
     request.asker = asker;
+    request.is_admin = is_admin(asker);
     snprintf(copy, sizeof copy, "%s", words);
     for (char *at = copy, *word; (word = strsep(&at, " ")) != NULL;)
         assert_int_equal(gm_settings_take(&request.settings, word, why, sizeof why), 0);
@@ -324,6 +333,13 @@ static void test_wishes(void **state)
     assert_int_equal(class_of(4), GM_CLASS_LATENCY);
     join(5, geteuid(), "app", wish(GM_CLASS_LATENCY));
     assert_int_equal(class_of(5), GM_CLASS_LATENCY);
+    is_contained = true; /* a container's root is bound as everybody is, and sets its own */
+    join(4, 0, "train", wish(GM_CLASS_LATENCY));
+    const int others = set_app(0, 2, "paused"), own = set_app(0, 4, "weight=0.5");
+    is_contained = false;
+    assert_int_equal(class_of(4), GM_CLASS_BATCH);
+    assert_int_equal(others, -EPERM);
+    assert_int_equal(own, 1);
 }
 
 static struct gm_engine_tuning tuning_now(void)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -405,17 +406,24 @@ static void test_users(void **state)
     assert_int_equal(is.st_mode & 0777, 0600);
     if (geteuid() != 0)
         skip();
-    assert_int_equal(chmod(path, 0666), 0); /* it does not rest on that */
-    const pid_t other = fork();
-    if (other == 0) {
-        if (setgid(65534) || setuid(65534))
-            _exit(2);
-        const int fd = reach();
-        send_message(fd, GM_KEEPER_HELLO, 0, NULL, 0);
-        _exit(receive(fd) ? 1 : 0);
+    assert_int_equal(chmod(path, 0666), 0);         /* it does not rest on that */
+    for (int as_root = 0; as_root < 2; as_root++) { /* ... of a container, then */
+        const pid_t other = fork();
+        if (other == 0) {
+            if (as_root ? unshare(CLONE_NEWPID) : setgid(65534) || setuid(65534))
+                _exit(as_root ? 0 : 2);
+            const pid_t inner = fork();
+            if (inner == 0) {
+                const int fd = reach();
+                send_message(fd, GM_KEEPER_HELLO, 0, NULL, 0);
+                _exit(receive(fd) ? 1 : 0);
+            }
+            waitpid(inner, &status, 0);
+            _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 3);
+        }
+        assert_int_equal(waitpid(other, &status, 0), other);
+        assert_int_equal(status, 0);
     }
-    assert_int_equal(waitpid(other, &status, 0), other);
-    assert_int_equal(status, 0);
 }
 
 /* It stays for a program that lives, and no longer than its patience without. */

@@ -69,26 +69,6 @@ static void signals_and_debuggers(void **state)
     expect(GM_WHY_NONE);
 }
 
-/* In a container processes have other numbers. */
-static void spaces_of_numbers(void **state)
-{
-    (void)state;
-    char link[128];
-    assert_true(gm_process_has_our_numbers_in(&host, 7)); /* it cannot be looked at */
-    put("/proc/7/ns/net", "");
-    put("/proc/self/ns/net", "");
-    snprintf(link, sizeof link, "%s/proc/self/ns/pid", root);
-    assert_int_equal(symlink("pid:[1]", link), 0);
-    assert_true(gm_process_has_our_numbers_in(&host, 7));
-    snprintf(link, sizeof link, "%s/proc/7/ns/pid", root);
-    assert_int_equal(symlink("pid:[1]", link), 0);
-    assert_true(gm_process_has_our_numbers_in(&host, 7));
-    assert_int_equal(unlink(link), 0);
-    assert_int_equal(symlink("pid:[12]", link), 0);
-    assert_false(gm_process_has_our_numbers_in(&host, 7));
-    assert_true(gm_process_has_our_numbers(getpid()));
-}
-
 /* The first thread of a program may end before the others. */
 static void without_its_first_thread(void **state)
 {
@@ -151,7 +131,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(signals_and_debuggers, begin, end),
-        cmocka_unit_test_setup_teardown(spaces_of_numbers, begin, end),
         cmocka_unit_test_setup_teardown(without_its_first_thread, begin, end),
         cmocka_unit_test_setup_teardown(freezers, begin, end),
         cmocka_unit_test_setup_teardown(without_control_groups, begin, end),

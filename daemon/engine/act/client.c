@@ -140,6 +140,7 @@ int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer
     client->pid = who->pid;
     client->started = who->started;
     client->uid = who->uid;
+    client->is_admin = who->is_admin;
     client->wishes = who->wishes;
     clean_cap(&client->wishes);
     strncpy(client->name, who->name, sizeof client->name - 1);
@@ -192,11 +193,12 @@ int gm_client_reopen(struct gm_client **out, uint32_t id, const struct gm_client
     client->pid = (pid_t)record->pid;
     client->started = record->started;
     client->uid = record->uid;
+    client->is_admin = (record->flags & GM_CLIENT_IS_ADMIN) != 0;
     client->wishes = (struct gm_wishes){.class = record->class,
                                         .oversize = record->oversize,
                                         .cap_is = record->cap_is,
                                         .cap = record->cap,
-                                        .has_part = record->has_part != 0};
+                                        .has_part = (record->flags & GM_CLIENT_HAS_PART) != 0};
     clean_cap(&client->wishes);
     memcpy(client->name, record->name, sizeof client->name);
     memcpy(client->nonce, record->nonce, sizeof client->nonce);

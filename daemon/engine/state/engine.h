@@ -146,6 +146,7 @@ struct gm_newcomer {
     pid_t pid;
     uint64_t started; /* its process, as the system counts: tells it from a later one of that pid */
     uid_t uid;
+    bool is_admin; /* rules do not bound what it may wish for */
     const char *name;
     struct gm_wishes wishes;
 };
@@ -163,6 +164,7 @@ struct gm_set_request {
     const char *command;
     struct gm_settings settings; /* legal, at least one */
     uid_t asker;
+    bool is_admin; /* it may set what others' programs do */
 };
 
 /* What SET has done. */

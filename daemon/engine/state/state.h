@@ -91,6 +91,7 @@ struct gm_client {
     pid_t pid;
     uint64_t started; /* ... its process: struct gm_newcomer */
     uid_t uid;
+    bool is_admin;     /* its user is one here: struct gm_newcomer */
     uint64_t nonce[2]; /* random: only this program knows it */
     char name[64];
     struct gm_wishes wishes;

@@ -164,15 +164,15 @@ void gm_engine_take_device(struct gm_engine *engine)
 
 /* On request. */
 
-/* Root and the daemon's own user ask for all memory, and so does who is alone here. Others ask for
+/* Administrators ask for all memory, and so does who is alone here. Others ask for
  * theirs: what the programs of others keep for their next switch or allocation stays. */
-static struct gm_scope scope_of(const struct gm_engine *engine, uid_t asker)
+static struct gm_scope scope_of(const struct gm_engine *engine, uid_t asker, bool is_admin)
 {
     bool is_alone = true;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         is_alone =
             is_alone && (engine->apps[id].state == GM_APP_UNUSED || engine->apps[id].uid == asker);
-    return (struct gm_scope){.is_all = is_alone || gm_engine_is_admin(asker), .uid = asker};
+    return (struct gm_scope){.is_all = is_alone || is_admin, .uid = asker};
 }
 
 static void let_go(struct gm_engine *engine, const struct gm_scope *scope)
@@ -191,10 +191,11 @@ static void let_go(struct gm_engine *engine, const struct gm_scope *scope)
     vacate(engine, scope);
 }
 
-void gm_engine_trim_memory(struct gm_engine *engine, uid_t asker, struct gm_trimmed *trimmed)
+void gm_engine_trim_memory(struct gm_engine *engine, uid_t asker, bool is_admin,
+                           struct gm_trimmed *trimmed)
 {
     const struct gm_table *table = engine->table;
-    const struct gm_scope scope = scope_of(engine, asker);
+    const struct gm_scope scope = scope_of(engine, asker, is_admin);
 
     let_go(engine, &scope);
     const uint64_t leaving = gm_hostpool_leaving(&engine->pool), condemned = table->condemned;

@@ -5,7 +5,8 @@
 #include "daemon/engine/state/state.h"
 
 /* What gm_engine_trim does. */
-void gm_engine_trim_memory(struct gm_engine *engine, uid_t asker, struct gm_trimmed *trimmed);
+void gm_engine_trim_memory(struct gm_engine *engine, uid_t asker, bool is_admin,
+                           struct gm_trimmed *trimmed);
 /* Let the budget follow what the device has. `refused`: why no more frames can be made than there
  * are; NONE: they can. */
 void gm_engine_follow_budget(struct gm_engine *engine, enum gm_why refused);

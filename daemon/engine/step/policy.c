@@ -31,7 +31,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/text.h"
 #include "common/wishes.h"
@@ -57,11 +56,6 @@ static unsigned rank_of(unsigned class)
                                                [GM_CLASS_AUTO] = 2,
                                                [GM_CLASS_BATCH] = 3};
     return ranks[class];
-}
-
-bool gm_engine_is_admin(uid_t uid)
-{
-    return uid == 0 || uid == geteuid();
 }
 
 /* Lay `over` over `under`. */
@@ -149,7 +143,7 @@ void gm_engine_judge_oversize(const struct gm_engine *engine, struct gm_client *
         engine->config.outlet.rule(engine->config.rules, client->uid, client->name, &admin, text,
                                    sizeof text);
     if (!read_oversize(client->wishes.oversize, &own) ||
-        (!gm_engine_is_admin(client->uid) && forbids_oversize(&admin, &own)))
+        (!client->is_admin && forbids_oversize(&admin, &own)))
         own.has = 0;
     set_oversize(engine, client, is_oversize_by(engine, &admin, &own));
 }
@@ -404,7 +398,7 @@ static bool may_wish(struct gm_engine *engine, uint32_t id, const struct gm_sett
                      const char *wish)
 {
     char why[256], text[256];
-    if (gm_engine_is_admin(engine->apps[id].uid) || may_say(engine, id, said, why, sizeof why))
+    if (engine->apps[id].client->is_admin || may_say(engine, id, said, why, sizeof why))
         return true;
     snprintf(text, sizeof text, "%s: %.190s", wish, why);
     ignore_wish(engine, id, text);
@@ -648,7 +642,7 @@ static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_r
         ask_ahead(engine, id);
         return;
     }
-    if (gm_engine_is_admin(request->asker)) {
+    if (request->is_admin) {
         if (request->settings.has & GM_SET_PAUSED) {
             app->policy.is_paused_by_rule = false;
             app->policy.pauser = request->asker;
@@ -673,7 +667,7 @@ static void set_one(struct gm_engine *engine, uint32_t id, const struct gm_set_r
 int gm_engine_check_set(struct gm_engine *engine, const struct gm_set_request *request, char *why,
                         size_t why_size)
 {
-    const bool is_free = gm_engine_is_admin(request->asker);
+    const bool is_free = request->is_admin;
     bool *selected;
     int error = 0;
     if (!(request->settings.has & GM_SET_CAP))
@@ -711,7 +705,7 @@ static struct gm_reason why_later(const struct gm_engine *engine,
 int gm_engine_apply_set(struct gm_engine *engine, const struct gm_set_request *request,
                         struct gm_set_done *done, char *why, size_t why_size)
 {
-    bool is_free = gm_engine_is_admin(request->asker), has_others = false;
+    bool is_free = request->is_admin, has_others = false;
     uint32_t mine = 0, counted = 0;
     char reason[192];
 
@@ -840,7 +834,7 @@ static void unsay(struct gm_engine *engine, uint32_t id)
     for (uint32_t setting = 1; setting <= GM_SET_RETAKEN; setting <<= 1) {
         struct gm_settings one = app->policy.own;
         one.has &= setting & GM_SET_RETAKEN;
-        if (gm_engine_is_admin(app->uid) || may_say(engine, id, &one, why, sizeof why))
+        if (app->client->is_admin || may_say(engine, id, &one, why, sizeof why))
             continue;
         app->policy.own.has &= ~setting;
         gm_engine_emit(engine,

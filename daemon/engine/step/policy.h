@@ -13,8 +13,6 @@ void gm_engine_take_tuning(struct gm_engine *engine, const struct gm_engine_tuni
 /* Have the scheduler know what holds for the app. Returns that. */
 struct gm_sched_policy gm_engine_apply_policy(struct gm_engine *engine, uint32_t app);
 
-/* Root, or the user whose daemon it is. */
-bool gm_engine_is_admin(uid_t uid);
 /* It is paused by a setting, its own or that of another of its group. No group is walked for it. */
 bool gm_engine_is_paused(const struct gm_engine *engine, uint32_t app);
 /* enum gm_set_paused: how it and its group are paused. */

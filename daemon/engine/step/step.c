@@ -165,7 +165,7 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         gm_engine_take_tuning(engine, input->tuning);
         break;
     case GM_INPUT_TRIM:
-        gm_engine_trim_memory(engine, input->trim.asker, input->trim.trimmed);
+        gm_engine_trim_memory(engine, input->trim.asker, input->trim.is_admin, input->trim.trimmed);
         break;
     case GM_INPUT_SAVE:
         gm_engine_begin_saving(engine, input->save.on_saved, input->save.arg);

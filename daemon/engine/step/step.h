@@ -55,6 +55,7 @@ struct gm_input {
         const struct gm_engine_tuning *tuning; /* TUNE */
         struct {
             uid_t asker;
+            bool is_admin;
             struct gm_trimmed *trimmed;
         } trim;
         struct {

@@ -12,7 +12,6 @@
 #include "daemon/engine/step/waiting.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "daemon/engine/step/allocs.h"
 #include "daemon/engine/step/host.h"
@@ -38,7 +37,7 @@ static bool is_full_for(const struct gm_engine *engine, uint32_t id)
 {
     const uid_t uid = engine->apps[id].uid;
     uint32_t n = 0;
-    if (uid == 0 || uid == geteuid())
+    if (engine->apps[id].client->is_admin)
         return false;
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
         n += engine->apps[other].uid == uid ? engine->apps[other].allocs.waiting : 0;

@@ -143,7 +143,7 @@ void evicts_run(void)
     require(table()->apps[p->app].device > 0, "who sleeps has left the GPU by itself");
 
     struct gm_trimmed trimmed; /* that is for paused ones: there are none */
-    gm_machine_trim(&machine.daemon, 0, &trimmed);
+    gm_machine_trim(&machine.daemon, 0, true, &trimmed);
     run_for(GM_S);
     require(table()->apps[p->app].device > 0, "a trim moves one that is not paused");
 

@@ -138,7 +138,7 @@ static void set_paused(struct job *job, enum gm_set_paused as)
     struct gm_set_request request = {.selects = GM_SET_PID,
                                      .pid = program_of(job, 0)->pid,
                                      .settings = {.has = GM_SET_PAUSED},
-                                     .asker = 0};
+                                     .is_admin = true};
     gm_settings_set_paused(&request.settings, as);
     struct gm_set_done done;
     char why[256] = "";

@@ -307,7 +307,7 @@ void scenario_open(void)
 static void set_something(const struct gm_settings *settings, uint32_t uid)
 {
     const struct gm_set_request request = {
-        .selects = GM_SET_UID, .uid = uid, .settings = *settings, .asker = 0};
+        .selects = GM_SET_UID, .uid = uid, .settings = *settings, .is_admin = true};
     struct gm_set_done done;
     char why[256];
     gm_machine_set(&machine.daemon, &request, &done, why, sizeof why);
@@ -418,7 +418,7 @@ static void on_happening(void *arg, uint64_t a, uint64_t b)
         break;
     case 10:
         if (chance_percent(20))
-            gm_machine_trim(&machine.daemon, 1000 + (uid_t)chance_below(4), &trimmed);
+            gm_machine_trim(&machine.daemon, 1000 + (uid_t)chance_below(4), false, &trimmed);
         else
             look_at_status();
         break;

@@ -93,7 +93,7 @@ static void set_cap(uint32_t uid, uint64_t mib)
     const struct gm_set_request request = {.selects = GM_SET_UID,
                                            .uid = uid,
                                            .settings = {.has = GM_SET_CAP, .cap = mib * GM_MIB},
-                                           .asker = 0};
+                                           .is_admin = true};
     struct gm_set_done done;
     char why[256] = "";
     require(gm_machine_set(&machine.daemon, &request, &done, why, sizeof why) == 0,
