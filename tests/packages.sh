@@ -127,7 +127,7 @@ cat > "$root/trial/trial.sh" << 'END'
 set -eux
 export SIMCUDA_DIR=/trial/sim SIMCUDA_MEMORY=1G DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mkdir -p /trial/sim /run/systemd/system/gpumuxd.service.d
-printf '[Service]\nEnvironment=SIMCUDA_DIR=/trial/sim SIMCUDA_MEMORY=1G LD_LIBRARY_PATH=/trial/simcuda\n' \
+printf '[Service]\nWatchdogSec=2\nEnvironment=SIMCUDA_DIR=/trial/sim SIMCUDA_MEMORY=1G LD_LIBRARY_PATH=/trial/simcuda\n' \
     > /run/systemd/system/gpumuxd.service.d/sim.conf
 is_version() { mux-ctl status | head -n 1 | grep "gpumuxd $1,"; }
 worker() { LD_LIBRARY_PATH=/trial/simcuda mux-ctl run --require -- /trial/gm_worker --bytes 600M --seconds "$1" --seed "$2"; }
@@ -136,21 +136,28 @@ apt-get -q -y install --no-install-recommends /trial/old/*.deb # enables and sta
 systemctl is-enabled gpumuxd
 systemctl is-active gpumuxd
 grep -E '^(CapBnd|NoNewPrivs|Seccomp):' /proc/"$(systemctl show -P MainPID gpumuxd)"/status
-worker 15 1 & one=$!
-worker 15 2 & two=$!
+worker 25 1 & one=$!
+worker 25 2 & two=$!
 sleep 5
 mux-ctl status
-apt-get -q -y install --no-install-recommends /trial/new/*.deb # leaves the daemon alone: programs run
-is_version 0.1.0
+systemd-analyze verify gpumuxd.service gpumux-keeper.service
+systemctl is-active gpumux-keeper
+apt-get -q -y install --no-install-recommends /trial/new/*.deb # starts the daemon anew beside programs, which lose nothing
+is_version 0.1.1
+systemctl kill -s KILL gpumuxd # the service manager starts another one
+sleep 4
+systemctl kill -s STOP gpumuxd # it hangs: its watchdog's turn, after 2 s here
+sleep 8
+is_version 0.1.1
 wait $one
 wait $two
-apt-get -q -y install --no-install-recommends --reinstall /trial/new/*.deb # nobody runs: starts it anew
-sleep 1
-is_version 0.1.1
 worker 1 3
+worker 20 4 & three=$!
+sleep 2
 mkdir -p /run/gpumux/gpumux.sock.mps/0/pipe
-apt-get -q -y remove gpumux libgpumux # stops it
-if systemctl is-active gpumuxd; then exit 1; fi
+apt-get -q -y remove gpumux libgpumux # gives all back and stops it
+if systemctl is-active gpumuxd || systemctl is-active gpumux-keeper; then exit 1; fi
+wait $three
 [ -e /run/gpumux/gpumux.sock.mps/0/pipe ] # MPS may outlive the daemon
 apt-get -q -y purge gpumux libgpumux
 [ ! -e /run/gpumux ]

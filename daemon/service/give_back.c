@@ -1,4 +1,4 @@
-/* `gpumuxd --drain`: see drain.h. */
+/* `gpumuxd --drain`: see give_back.h. */
 #include "daemon/service/give_back.h"
 
 #include <errno.h>

@@ -14,11 +14,13 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "daemon/keeper/client.h"
 #include "daemon/memory/kept.h"
 
 #define START_NS (2 * GM_SLOW * GM_S) /* for a keeper to listen: it takes 2 ms (measured) */
 #define LOOK_NS (2 * GM_MS)
-#define AGAIN_MS 1000u
+#define AGAIN_MS 1000u   /* to look whether it is still there, where that cannot be watched */
+#define FAILED_MS 10000u /* ... and for another try, where none could be started */
 
 /* Beside this program. */
 static int find_program(char *path, size_t size)
@@ -88,15 +90,11 @@ static bool is_nobody(int error)
 }
 
 /* As gm_keeping_begin. */
-static int reach(struct gm_keeping *keeping, bool may_start, char *why, size_t size)
+static int reach(struct gm_keeping *keeping, char *why, size_t size)
 {
     const struct timespec pause = gm_timespec(LOOK_NS);
     const uint64_t until = gm_now() + START_NS;
     int error = gm_kept_connect(keeping->kept, keeping->path);
-    if (is_nobody(error) && !may_start) {
-        snprintf(why, size, "there is no gpumux-keeper");
-        return 1;
-    }
     if (is_nobody(error)) {
         const int none = start(keeping);
         while (none == 0 && is_nobody(error) && gm_now() < until && keeping->child > 0) {
@@ -122,11 +120,21 @@ int gm_keeping_begin(struct gm_keeping *keeping, struct gm_kept *kept, const cha
     *keeping = (struct gm_keeping){.kept = kept, .watched = -1};
     if (strlen(socket) + sizeof ".keeper" > sizeof keeping->path) {
         snprintf(why, size, "the path of the socket is too long for a gpumux-keeper beside it");
+        keeping->is_complaining = true;
         return 1;
     }
     snprintf(keeping->path, sizeof keeping->path, "%.*s.keeper", (int)sizeof keeping->path - 8,
              socket);
-    return reach(keeping, false, why, size);
+    const int error = reach(keeping, why, size);
+    keeping->is_complaining = error != 0;
+    return error;
+}
+
+void gm_keeping_undo(struct gm_keeping *keeping)
+{
+    struct gm_keeper keeper;
+    if (keeping->child > 0 && gm_keeper_open(&keeper, keeping->path) == 0)
+        gm_keeper_end(&keeper);
 }
 
 /* ---- while the daemon serves ---- */
@@ -153,7 +161,6 @@ static void on_hangup(uv_poll_t *poll, int status, int events)
     (void)events;
     gm_kept_disconnect(keeping->kept);
     unwatch(keeping);
-    uv_timer_set_repeat(&keeping->timer, AGAIN_MS);
     uv_timer_start(&keeping->timer, keeping->timer.timer_cb, 0, AGAIN_MS);
 }
 
@@ -166,7 +173,8 @@ static void watch(struct gm_keeping *keeping)
         close(fd);
         return;
     }
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); /* libuv set it, for the connection, too */
+    fcntl(fd, F_SETFL,
+          fcntl(fd, F_GETFL) & ~O_NONBLOCK); /* libuv set it, for the connection, too */
     keeping->watched = fd;
     keeping->poll.data = keeping;
     uv_poll_start(&keeping->poll, UV_DISCONNECT, on_hangup);
@@ -176,7 +184,7 @@ static void watch(struct gm_keeping *keeping)
 static void replace(struct gm_keeping *keeping)
 {
     char why[256];
-    int error = reach(keeping, true, why, sizeof why);
+    int error = reach(keeping, why, sizeof why);
     if (error == 0 && (error = gm_kept_take(keeping->kept)) == 0)
         gm_kept_settle(keeping->kept);
     else if (error != 0 && gm_kept_is_connected(keeping->kept))
@@ -187,6 +195,7 @@ static void replace(struct gm_keeping *keeping)
     else if (!keeping->is_complaining)
         gm_log(GM_LOG_ERROR, "%s: if this daemon ends now, programs lose what is swapped out", why);
     keeping->is_complaining = error != 0;
+    uv_timer_set_repeat(&keeping->timer, error ? FAILED_MS : AGAIN_MS);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -205,10 +214,12 @@ static void on_timer(uv_timer_t *timer)
 
 void gm_keeping_watch(struct gm_keeping *keeping, uv_loop_t *loop)
 {
+    if (!keeping->path[0])
+        return; /* there can be none */
     uv_timer_init(loop, &keeping->timer);
     keeping->timer.data = keeping;
     keeping->is_watching = true;
-    uv_timer_start(&keeping->timer, on_timer, 0, AGAIN_MS);
+    uv_timer_start(&keeping->timer, on_timer, keeping->is_complaining ? FAILED_MS : 0, AGAIN_MS);
 }
 
 void gm_keeping_stop(struct gm_keeping *keeping)

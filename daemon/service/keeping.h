@@ -1,7 +1,7 @@
 /*
- * The daemon's keeper (daemon/keeper): finds the one beside the daemon's socket, and when it is
- * lost starts another and hands all over. One that it starts has a session of its own, so that
- * neither the end of the daemon nor of its terminal ends it.
+ * The daemon's keeper (daemon/keeper): finds the one beside the daemon's socket, starts one where
+ * there is none, and when it is lost starts another and hands all over. One that it starts has a
+ * session of its own, so that neither the end of the daemon nor of its terminal ends it.
  *
  * Owns struct gm_keeping. Made by main; calls memory/kept. Loop thread only.
  */
@@ -27,10 +27,14 @@ struct gm_keeping {
     uv_timer_t timer;
 };
 
-/* Be the daemon of the keeper of this daemon's `socket`. 0; 1: there is none; or -errno: there is
+/* Be the daemon of the keeper of this daemon's `socket`; start it if there is none. 0; 1: there is
+ * none, and none can be started; or -errno: there is
  * one, and it cannot be spoken to. Both with one line in `why`. */
 int gm_keeping_begin(struct gm_keeping *keeping, struct gm_kept *kept, const char *socket,
                      char *why, size_t size);
+/* After a start that failed: have a keeper end that this daemon has started. There is nothing of a
+ * daemon before in it. */
+void gm_keeping_undo(struct gm_keeping *keeping);
 /* From now on another keeper takes the place of one that is lost. */
 void gm_keeping_watch(struct gm_keeping *keeping, uv_loop_t *loop);
 /* No more. Run the loop until the handles are closed. */

@@ -33,6 +33,7 @@
 #include "daemon/service/control.h"
 #include "daemon/engine/absents.h"
 #include "daemon/engine/machine.h"
+#include "daemon/engine/open.h"
 #include "daemon/memory/files.h"
 #include "daemon/memory/kept.h"
 #include "daemon/service/give_back.h"
@@ -326,13 +327,24 @@ static void end_lifeline(const int lifeline[2])
     close(lifeline[1]);
 }
 
+/* A GPU that cannot hand on what programs have there keeps all from it: they may use several. */
+static bool can_outlive(const struct gm_machine *machine)
+{
+    for (uint32_t i = 0; i < machine->n; i++)
+        if (!gm_engine_can_outlive(machine->engines[i]))
+            return false;
+    return true;
+}
+
 /* Find the keeper, and what it holds of the daemon before. 0 or -errno. */
 static int begin_keeping(struct gm_keeping *keeping, struct gm_kept *kept, const char *socket,
                          int lifeline[2], char *why, size_t size)
 {
     int error = gm_keeping_begin(keeping, kept, socket, why, size);
-    if (error > 0)
-        return 0; /* if this daemon is lost, so is what it has swapped out */
+    if (error > 0) {
+        gm_log(GM_LOG_WARN, "%s: if this daemon is lost, so is what it has swapped out", why);
+        return 0;
+    }
     if (error)
         return error;
     error = gm_kept_take(kept);
@@ -503,8 +515,10 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     if (error)
         goto no_listen;
 
-    if (gm_kept_is_connected(kept))
+    if (can_outlive(&machine))
         gm_keeping_watch(&keeping, &loop);
+    else
+        gm_kept_end(kept);
     log_ready(options, &gpus, files);
     gm_reload_init(&reload, &loop, options, &machine, argc, argv);
     gm_reload_listen(&reload, gm_sessions_config_is, sessions);
@@ -544,6 +558,8 @@ no_machine:
     if (error)
         gm_kept_disconnect(kept);
     gm_kept_end(kept); /* nobody needs what it holds */
+    if (error)
+        gm_keeping_undo(&keeping);
 no_record:
     for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
         gm_record_close(journal.gpu[i].record);

@@ -4,6 +4,7 @@
 # daemon comes that did not take the programs over, or nobody has their memory any more, they end as without all that: what
 # is on the GPU runs on, and what was swapped out is lost.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 
 says() {
     grep -q "$2" "$dir/$1.log"

@@ -3,6 +3,7 @@
 # undone or made again, the daemon goes on, and programs verify every byte. Only when its CUDA context is lost does the
 # daemon end: it says so and tells each program, those whose memory is whole go on, and the others end with an error.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 
 start_failing() {
     rm -f "$GPUMUX_SOCKET" "$dir/enough"

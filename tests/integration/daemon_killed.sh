@@ -2,6 +2,7 @@
 # The daemon is killed while apps run. What runs runs on, and what was swapped out is lost with the daemon: each
 # app ends, with PASS or with a clean CUDA error, and never with wrong data.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 round=0
 while [ $round -lt 4 ]; do
     rm -f "$GPUMUX_SOCKET" "$dir/enough"

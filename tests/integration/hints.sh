@@ -4,6 +4,7 @@
 # turn meanwhile. They keep their share of the time whatever is hinted, and nonsense is counted and forgotten. A program whose
 # requests come at a steady rate has its hints given by the shim.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 
 steps() {
     cat "$dir/$1.steps" 2> /dev/null || echo 0

@@ -56,12 +56,24 @@ skip() {
     exit 77
 }
 
+# keepers: the processes of gpumux-keeper that daemons of this test have started.
+keepers() {
+    grep -lszE "^$dir/[^/]*\.keeper\$" /proc/[0-9]*/cmdline | sed 's,/proc/\([0-9]*\)/.*,\1,'
+}
+
+# without_keeper: the daemon at $GPUMUX_SOCKET finds none, and can start none. So what it has swapped out is lost with it,
+# and SIGTERM first gives programs their memory back.
+without_keeper() {
+    mkdir -p "$GPUMUX_SOCKET.keeper.lock"
+}
+
 cleanup() {
     code=$?
     trap - EXIT INT TERM HUP
     for file in "$dir"/*.pid; do
         [ -f "$file" ] && [ ! -f "${file%.pid}.code" ] && kill -KILL "$(cat "$file")" 2> /dev/null
     done
+    for pid in $(keepers); do kill -KILL "$pid" 2> /dev/null; done
     wait
     # simcuda leaves nothing else behind
     rm -rf "$dir"

@@ -3,6 +3,7 @@
 # says why; an app that comes afterwards is served. An app whose driver refuses to unmap or to release memory cannot
 # share any more: it gets error 46, or 700 if it was parked.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 
 # is_refusal_to_let_go WHO,APP,CALL
 is_refusal_to_let_go() {

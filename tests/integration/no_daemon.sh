@@ -2,6 +2,7 @@
 # Without a daemon the program runs as without the shim: same output, same exit code, nothing said. The same with a
 # socket nobody listens at, and with a socket folder that is not there.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 # what depends on time alone is cut
 plain() {
     sed 's/seconds=[0-9.]*//' "$dir/$1.out"

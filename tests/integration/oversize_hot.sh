@@ -3,6 +3,7 @@
 # comes to the GPU, in exchange for what is used least. Every byte verifies while chunks change places, with and without
 # another program, and when a program is killed in the middle of it nothing is left behind.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 
 # 80 MiB of these programs' 240 do not fit: a third of what they take.
 third=$((80 * 1024 * 1024 / shrink))

@@ -2,6 +2,7 @@
 # The daemon is killed while programs allocate and free in streams. What runs may run on, with the driver's own
 # memory from then on; a program whose memory was elsewhere ends with a clean error. Never with wrong data.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 round=0
 while [ $round -lt 4 ]; do
     rm -f "$GPUMUX_SOCKET" "$dir/enough"

@@ -2,6 +2,7 @@
 # A program asks what its pointers are while it is paused and its memory is swapped out: it is answered at once, as
 # for memory that never moved, in every way of reaching the driver. Natively it passes the same checks.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 
 is_evicted() {
     is_up && [ "$(app_number "$(pid_of "$1")" resident_bytes)" -lt "$(app_number "$(pid_of "$1")" total_bytes)" ]

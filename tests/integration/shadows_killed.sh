@@ -2,6 +2,7 @@
 # Programs that change little, and programs that change nothing, are killed again and again while they take turns, and
 # so is the daemon: what is left verifies every byte, nothing is leaked, and nobody sees what another one left.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 start_daemon
 app one linked --mode byte --bytes 96M --allocs 4 --iterations 10 --seed 1 --until "$dir/enough"
 app two linked --mode readonly --bytes 64M --allocs 2 --iterations 10 --seed 2 --until "$dir/enough"

@@ -2,6 +2,7 @@
 # Sharing where it is hard: many threads that open and close at once, a forked child, a capture that is open, chunks
 # in host memory, too little room beside what is shared, and a daemon that is killed.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 
 start_daemon
 app owner linked --mode share-only --bytes 24M --allocs 3 --threads 2 --signal "$dir/race"

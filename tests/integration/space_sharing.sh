@@ -2,6 +2,7 @@
 # Space sharing: programs that a rule names join an MPS of their user (simcuda has a fake one), and what that costs them is said.
 # One that fails, hangs or is missing costs a line, and the programs run without it.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 
 PATH=$BUILD/tests/simcuda:$PATH
 export PATH CUDA_VISIBLE_DEVICES=0 # which the control daemon must not have: the fake one ends if it does

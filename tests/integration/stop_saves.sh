@@ -1,8 +1,9 @@
 #!/bin/sh
-# The daemon is stopped by SIGTERM while programs are swapped out. What fits onto the GPU, or into host memory that a
+# A daemon without a keeper is stopped by SIGTERM while programs are swapped out. What fits onto the GPU, or into host memory that a
 # program can map, is brought back first: those programs go on without the daemon and verify every byte. The log
 # names the others, and they end with a clean error.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 
 # start_three SIZE: programs that do not fit into the budget together, all of them filled.
 start_three() {
@@ -129,5 +130,6 @@ touch "$dir/enough"
 [ "$code" = 0 ] || fail "the daemon that was told twice ended with $code"
 grep -q 'stopping at once' "$dir/daemon.out" || fail "the second signal was not taken"
 grep -q 'warning: [1-3] apps go on without the daemon: .*lost it$' "$dir/daemon.out" || fail "it does not say what is lost"
-! grep -q 'programs go on\|error:' "$dir/daemon.out" || fail "it says: $(grep 'programs go on\|error:' "$dir/daemon.out")"
+! grep -q 'programs go on\|gpumuxd: error:' "$dir/daemon.out" ||
+    fail "it says: $(grep 'programs go on\|gpumuxd: error:' "$dir/daemon.out")"
 for i in 1 2 3; do await "app$i"; done

@@ -2,6 +2,7 @@
 # The daemon is killed while programs use their own virtual memory management: each ends with PASS, on with the driver's
 # own handles, or with a clean CUDA error, and never with wrong data. A program with everything in place goes on.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 round=0
 while [ $round -lt 3 ]; do
     rm -f "$GPUMUX_SOCKET" "$dir/enough"

@@ -2,6 +2,7 @@
 # Handles that may be exported are swapped like others until they are: then their memory stays where it is, the data
 # with it, while other threads of the program work on it and the program takes turns with another.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 start_daemon
 app one linked --mode sharers --threads 2 --bytes 64M --iterations 20 --seconds 2 --seed 1 --until "$dir/enough"
 app two linked --bytes 128M --iterations 20 --seconds 2 --seed 2 --until "$dir/enough"

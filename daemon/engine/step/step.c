@@ -28,6 +28,7 @@
 #include "daemon/engine/step/run.h"
 #include "daemon/engine/step/saving.h"
 #include "daemon/engine/step/shares.h"
+#include "daemon/memory/kept.h"
 
 /* False: nothing has changed that anything else follows from. */
 static bool take_message(struct gm_engine *engine, uint32_t id,
@@ -89,8 +90,8 @@ static int join(struct gm_engine *engine, struct gm_client *client)
     return error;
 }
 
-/* Nothing that the daemon copies can be trusted any more. Running programs keep their memory
- * without the daemon, and the others are told. */
+/* Nothing that the daemon copies from now on can be trusted any more. Without a keeper running
+ * programs keep their memory without the daemon, and the others are told. */
 static void lose_gpu(struct gm_engine *engine, const char *error)
 {
     char text[128];
@@ -98,6 +99,8 @@ static void lose_gpu(struct gm_engine *engine, const char *error)
                    &(struct gm_event){.kind = GM_EVENT_LOST, .app = GM_NONE, .lost.error = error});
     snprintf(text, sizeof text, "the daemon has lost the GPU (%s)", error);
     gm_engine_halt(engine);
+    if (gm_kept_is_connected(engine->config.kept))
+        return; /* nothing is lost: the next daemon takes all over */
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         if (!engine->apps[id].session)
             continue;
