@@ -5,11 +5,13 @@
  *   GM_DIES=PROGRAM/NAME:N     the process called PROGRAM dies before it sends the Nth message of
  *                              this name, or once it has received it
  *   GM_DIES=PROGRAM/NAME:N+    ... right behind sending it
+ *   GM_DIES_ONCE=FILE          only one process does, which makes this file
  *
  * NAME is that of common/wire.def; or KEEPER_ and that of daemon/keeper/protocol.h.
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -68,8 +70,16 @@ static bool is_the_one(const struct msghdr *message, size_t length, bool *is_aft
     return atomic_fetch_add(&seen, 1) + 1 == nth;
 }
 
+static bool is_the_first(void)
+{
+    const char *file = getenv("GM_DIES_ONCE");
+    return !file || open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) >= 0;
+}
+
 static void die(void)
 {
+    if (!is_the_first())
+        return;
     kill(getpid(), SIGKILL);
     for (;;)
         pause();
