@@ -13,16 +13,13 @@
 
 #define SHOWN 48 /* bytes of a wrong word in messages */
 
-static const char *const names[GM_SPANK_WORDS] = {[GM_SPANK_CLASS] = "class",
-                                                  [GM_SPANK_CAP] = "cap",
-                                                  [GM_SPANK_NEED] = "need",
-                                                  [GM_SPANK_OVERSIZE] = "oversize",
-                                                  [GM_SPANK_GROUP] = "group"};
-const char *const gm_spank_variables[GM_SPANK_WORDS] = {[GM_SPANK_CLASS] = "GPUMUX_CLASS",
-                                                        [GM_SPANK_CAP] = "GPUMUX_CAP",
-                                                        [GM_SPANK_NEED] = "GPUMUX_NEED",
-                                                        [GM_SPANK_OVERSIZE] = "GPUMUX_OVERSIZE",
-                                                        [GM_SPANK_GROUP] = "GPUMUX_GROUP"};
+static const char *const names[GM_SPANK_WORDS] = {
+    [GM_SPANK_CLASS] = "class", [GM_SPANK_WEIGHT] = "weight",     [GM_SPANK_CAP] = "cap",
+    [GM_SPANK_NEED] = "need",   [GM_SPANK_OVERSIZE] = "oversize", [GM_SPANK_GROUP] = "group"};
+const char *const gm_spank_variables[GM_SPANK_WORDS] = {
+    [GM_SPANK_CLASS] = "GPUMUX_CLASS",       [GM_SPANK_WEIGHT] = "GPUMUX_WEIGHT",
+    [GM_SPANK_CAP] = "GPUMUX_CAP",           [GM_SPANK_NEED] = "GPUMUX_NEED",
+    [GM_SPANK_OVERSIZE] = "GPUMUX_OVERSIZE", [GM_SPANK_GROUP] = "GPUMUX_GROUP"};
 
 static int complain(char *why, size_t size, const char *word, size_t length, const char *what)
 {
@@ -83,7 +80,7 @@ static int take(const char *word, size_t length, struct gm_spank_option *option,
             snprintf(what, sizeof what, "is unknown: did you mean %s:?", meant);
         else
             snprintf(what, sizeof what,
-                     "is unknown: class:, cap:, need:, oversize:, group:, or off alone");
+                     "is unknown: class:, weight:, cap:, need:, oversize:, group:, or off alone");
         return complain(why, size, word, name, what);
     }
     if (name == length)

@@ -10,6 +10,7 @@
 
 enum gm_spank_word {
     GM_SPANK_CLASS,
+    GM_SPANK_WEIGHT,
     GM_SPANK_CAP,
     GM_SPANK_NEED,
     GM_SPANK_OVERSIZE,

@@ -12,6 +12,7 @@
  */
 #include <slurm/spank.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,8 +37,8 @@ static int on_option(int value, const char *text, int is_remote)
 int slurm_spank_init(spank_t spank, int argc, char **argv)
 {
     static char name[] = "gpumux", info[] = "[SETTING:VALUE,...]";
-    static char usage[] = "share GPUs by gpumux: class:CLASS, cap:SIZE, need:SIZE, oversize:host, "
-                          "group:NAME, or off";
+    static char usage[] = "share GPUs by gpumux: class:CLASS, weight:NUMBER, cap:SIZE, need:SIZE, "
+                          "oversize:host, group:NAME, or off";
     static struct spank_option option = {name, info, usage, 2, 0, on_option};
     char why[256] = "";
     for (int i = 0; i < argc; i++) {
@@ -75,7 +76,7 @@ int slurm_spank_user_init(spank_t spank, int argc, char **argv)
         spank_setenv(spank, "GPUMUX_DISABLE", "1", 1);
     if (!job.is_on)
         return 0;
-    if (access(library, R_OK) != 0) {
+    if (faccessat(AT_FDCWD, library, R_OK, AT_EACCESS) != 0) {
         slurm_error("gpumux: %s cannot be read on this node: the job runs unshared", library);
         return 0;
     }

@@ -22,7 +22,7 @@ struct view {
     double gpu, pinned, away; /* bytes there, and below pinned memory */
     double lacks;             /* ... that are not on the GPU, of who is none of these: */
     const cJSON *evicted, *runs, *capped;
-    double room; /* that the GPUs have free */
+    double room; /* that the GPUs have free on which they lack it */
 };
 
 static bool is_evicted(const cJSON *app)
@@ -52,6 +52,19 @@ static void add(struct view *view, const cJSON *app)
         view->lacks += lacks;
 }
 
+/* Whether one of those that lack something is on this GPU. */
+static bool is_asked_for(const cJSON *apps, const struct gm_msg_set *whose, double gpu)
+{
+    const cJSON *app;
+    cJSON_ArrayForEach(app, apps)
+    {
+        if (mux_is_meant(apps, app, whose) && mux_number(app, "gpu") == gpu &&
+            mux_number(app, "resident_bytes") < mux_number(app, "total_bytes"))
+            return true;
+    }
+    return false;
+}
+
 static int look(const struct mux_options *options, const struct gm_msg_set *whose, cJSON **status,
                 struct view *view)
 {
@@ -70,7 +83,8 @@ static int look(const struct mux_options *options, const struct gm_msg_set *whos
     }
     cJSON_ArrayForEach(gpu, cJSON_GetObjectItemCaseSensitive(*status, "gpus"))
     {
-        view->room += mux_number(gpu, "free_bytes");
+        if (is_asked_for(apps, whose, mux_number(gpu, "index")))
+            view->room += mux_number(gpu, "free_bytes");
     }
     return MUX_OK;
 }
@@ -108,7 +122,8 @@ static int wait_for_it(const struct mux_options *options, const struct gm_msg_se
 static void say(const struct view *first, const struct view *last)
 {
     char came[32], raised[32], lacks[32], room[32];
-    const double below = first->away - last->away, gpu = last->gpu - first->gpu;
+    const double below = first->away - last->away, more = last->gpu - first->gpu;
+    const double gpu = more > 0 ? more : 0; /* others may have taken some meanwhile */
     printf("%s came to the GPU", mux_bytes(gpu, came));
     if (below > gpu && last->pinned > first->pinned)
         printf(", %s to pinned memory", mux_bytes(last->pinned - first->pinned, raised));

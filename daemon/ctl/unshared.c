@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/text.h"
 #include "daemon/ctl/driver.h"
@@ -27,14 +28,16 @@ static bool is_in_list(const cJSON *list, const char *key, int32_t pid)
     return false;
 }
 
-/* The daemon, a program that it knows, or a server of MPS that it started. */
-static bool is_ours(const cJSON *status, int32_t pid, const char *name)
+/* The daemon, a program that it knows, or a server of MPS that it started: these are in the
+ * session of its control daemon, whatever they are called. */
+static bool is_ours(const cJSON *status, int32_t pid)
 {
     const cJSON *servers = cJSON_GetObjectItemCaseSensitive(status, "space_sharing");
+    const pid_t session = getsid(pid);
     return mux_number(status, "pid") == pid ||
            is_in_list(cJSON_GetObjectItemCaseSensitive(status, "apps"), "pid", pid) ||
            is_in_list(cJSON_GetObjectItemCaseSensitive(status, "starting"), "pid", pid) ||
-           (cJSON_GetArraySize(servers) > 0 && strcmp(name, "nvidia-cuda-mps") == 0);
+           (session > 0 && is_in_list(servers, "session", session));
 }
 
 /* Its command, "-" if it is gone, and its user. */
@@ -96,7 +99,7 @@ static bool add_of_gpu(const cJSON *status, cJSON *gpu)
     for (uint32_t i = 0; is_known && list && is_whole && i < asked->n_processes; i++) {
         char name[32], user[40];
         describe(asked->processes[i].pid, name, user);
-        is_whole = is_ours(status, asked->processes[i].pid, name) ||
+        is_whole = is_ours(status, asked->processes[i].pid) ||
                    add_one(list, &asked->processes[i], name, user);
     }
     free(asked);

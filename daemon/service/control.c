@@ -199,6 +199,7 @@ static bool add_sharing(const struct gm_control *control, const struct gm_snapsh
         if (!is_whole || !cJSON_AddNumberToObject(object, "uid", view.uid) ||
             !cJSON_AddStringToObject(object, "user", gm_users_name(view.uid, user)) ||
             !cJSON_AddStringToObject(object, "state", view.word) ||
+            !cJSON_AddNumberToObject(object, "session", view.session) ||
             !cJSON_AddStringToObject(object, "pipe", view.pipe) ||
             !cJSON_AddStringToObject(object, "why", view.why))
             return false;

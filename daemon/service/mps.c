@@ -689,8 +689,10 @@ bool gm_mps_view(const struct gm_mps *mps, uint32_t i, struct gm_mps_view *view)
         const struct server *server = &mps->server[at];
         if (server->state == GM_MPS_OFF || i-- > 0)
             continue;
-        *view = (struct gm_mps_view){
-            .uid = server->user.uid, .state = server->state, .word = words[server->state]};
+        *view = (struct gm_mps_view){.uid = server->user.uid,
+                                     .state = server->state,
+                                     .word = words[server->state],
+                                     .session = server->group > 1 ? server->group : 0};
         for (uint32_t k = 0; k < GM_MPS_MEMBERS; k++)
             if (server->member[k].is_there) {
                 view->part[view->n] = server->member[k].part;

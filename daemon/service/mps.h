@@ -95,6 +95,7 @@ struct gm_mps_view {
     uid_t uid;
     enum gm_mps_state state;
     const char *word; /* of the state */
+    pid_t session;    /* in which its control daemon and server are; 0: none */
     uint32_t n;       /* programs */
     pid_t pid[GM_MPS_MEMBERS];
     uint32_t part[GM_MPS_MEMBERS]; /* thousandths; 0: all */

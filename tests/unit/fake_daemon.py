@@ -70,6 +70,8 @@ def set_apps(apps, body):
         if settings & 8:
             app["paused"], app["pause"] = paused != 0, ["no", "yes", "evicted", "idle"][paused]
             app["state"], app["why"] = ("paused", f"paused as {app['pause']}") if paused else ("waiting", "")
+        if settings & 64:  # prefetch: and others take what it has
+            app["resident_bytes"] -= GIB
         if settings & 32:
             app["cap_bytes"] = cap
     return struct.pack("<II184s", 0, len(chosen), b"")

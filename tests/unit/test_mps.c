@@ -190,6 +190,7 @@ static void shares_and_ends(void **state)
     assert_true(is_alive(&mps->server[0]));
     assert_non_null(strstr(answer_text, "fatal fault"));
     assert_int_equal(seen().n, 2);
+    assert_int_equal(seen().session, getsid(mps->server[0].control.pid));
     assert_int_equal(starts("-f"), 1);
     assert_false(gm_mps_has_part(mps, one));
     assert_int_equal(gm_mps_join(mps, getpid(), geteuid(), getegid(), 500, answer_pipe, answer_text,

@@ -190,6 +190,10 @@ for where in "$port" "$dir/http"; do
     kill "$trickles"
 done
 
+# mux-ctl prefetch counts the room of those GPUs alone on which memory lacks, and what came is never less than nothing.
+"$ctl" pause 1004 > /dev/null && "$ctl" prefetch 1004 > "$dir/said" 2>&1 || fail "prefetch: $(cat "$dir/said")"
+grep -q '^0 came to the GPU; 5 GiB have no room there that nobody needs (20 GiB are free)' "$dir/said" || fail "prefetch: $(cat "$dir/said")"
+
 # A daemon that hangs: who waits gets what the first one gets.
 sleep 1.1
 kill -STOP "$daemon"

@@ -36,11 +36,13 @@ static void test_taken(void **state)
         for (unsigned word = 0; word < GM_SPANK_WORDS; word++)
             expect(word, "");
     }
-    assert_int_equal(read_text("class:interactive,cap:6G"), 0);
+    assert_int_equal(read_text("class:interactive,cap:6G,weight:0.5"), 0);
     assert_true(option.is_on && !option.is_off);
     expect(GM_SPANK_CLASS, "interactive");
     expect(GM_SPANK_CAP, "6G");
     expect(GM_SPANK_NEED, "");
+    expect(GM_SPANK_WEIGHT, "0.5");
+    assert_string_equal(gm_spank_variables[GM_SPANK_WEIGHT], "GPUMUX_WEIGHT");
     assert_int_equal(read_text("group:a:b=c,need=12GiB,oversize:host,cap:none"), 0);
     expect(GM_SPANK_GROUP, "a:b=c");
     expect(GM_SPANK_NEED, "12GiB");
@@ -66,8 +68,9 @@ static void test_refused(void **state)
     char text[512];
     refuses("class", "\"class\" has no value");
     refuses("clas:batch", "did you mean class:?");
-    refuses("frobnicate:1", "is unknown: class:, cap:");
+    refuses("frobnicate:1", "is unknown: class:, weight:, cap:");
     refuses(",", "is unknown");
+    refuses("weight:20", "is out of range");
     refuses("class:batch,", "is unknown");
     refuses("on,class:batch", "\"on\" is unknown");
     refuses("class:fast", "class: \"fast\" is not auto");
@@ -79,7 +82,6 @@ static void test_refused(void **state)
     refuses("oversize:yes", "oversize: \"yes\"");
     refuses("group:", "\"\" is no name of a group");
     refuses("group:a\nb", "is no name of a group");
-    refuses("weight:2", "is unknown"); /* a weight is not a program's to say */
     snprintf(text, sizeof text, "group:%0*d", 64, 0);
     refuses(text, "is too long");
     snprintf(text, sizeof text, "%0*d\n", 400, 0);
