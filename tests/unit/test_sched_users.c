@@ -194,6 +194,33 @@ static void small_of(uint32_t user, uint32_t app)
     event(GM_SCHED_WANT, app);
 }
 
+/* Programs that have less than an eighth of the budget together cost their user nothing, and from
+ * there on as much as others: here an eighth is 12. */
+static void small_ones_cost_nothing(void **state)
+{
+    (void)state;
+    for (uint64_t bytes = 11; bytes <= 12; bytes++) {
+        teardown(state);
+        setup_levels(state);
+        arrive_of(8, 0);
+        arrive_of(7, 1);
+        small_of(7, 2);
+        size(2, bytes);
+        engine();
+        pass(400 * QUANTUM);
+        const uint64_t from = now, mine = account(0).run_ns, its = account(1).run_ns;
+        const uint64_t of_small = account(2).run_ns;
+        pass(1000 * QUANTUM);
+        assert_int_equal(account(2).run_ns - of_small, now - from); /* beside all */
+        if (bytes == 11) {
+            assert_in_range(account(0).run_ns - mine, 480 * QUANTUM, 520 * QUANTUM);
+            assert_in_range(account(1).run_ns - its, 480 * QUANTUM, 520 * QUANTUM);
+        } else {
+            assert_true(account(0).run_ns - mine > 900 * QUANTUM);
+        }
+    }
+}
+
 /* Else one after the other could begin beside what does not drain, grow, and not drain either. */
 static void user_that_is_late_begins_nothing_more(void **state)
 {
@@ -350,6 +377,7 @@ int main(void)
         rule(one_user_has_the_turns_of_before),
         rule(too_large_counts_for_nothing),
         rule(user_that_is_late_begins_nothing_more),
+        levels_rule(small_ones_cost_nothing),
         levels_rule(new_apps_go_first_no_longer),
         levels_rule(levels_give_no_user_more),
         levels_rule(new_programs_give_no_user_more),
