@@ -167,6 +167,19 @@ static void owe_drops(struct gm_engine *engine, uint32_t id)
         gm_table_drop(table, i, id);
 }
 
+/* What is held on the host was promised there, and what lies there and does not fit the GPU. */
+static uint64_t beyond_of(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table_app *entry = &engine->table->apps[id];
+    const uint64_t all = gm_less(entry->committed, entry->fixed);
+    const uint64_t cap = gm_engine_cap(engine, id), offered = gm_engine_offered(engine);
+    const uint64_t more = gm_less(all, cap > 0 && cap < offered ? cap : offered);
+    const uint64_t on_host = gm_least(entry->on_host, more);
+    const uint64_t left = gm_less(gm_engine_host_soon(engine), engine->table->beyond);
+    const uint64_t beyond = gm_least(entry->held > on_host ? entry->held : on_host, left);
+    return gm_chunk_floor(gm_least(beyond, all));
+}
+
 int gm_engine_await_app(struct gm_engine *engine, struct gm_client *client,
                         const struct gm_client_record *record)
 {
@@ -187,11 +200,7 @@ int gm_engine_await_app(struct gm_engine *engine, struct gm_client *client,
     gm_client_keep_shut(client, engine->config.index);
     gm_engine_note_silence(engine, id, true);
     owe_drops(engine, id);
-    /* What is mapped on the host was promised there. */
-    const uint64_t on_host = entry->on_host > entry->held ? entry->on_host : entry->held;
-    const uint64_t most = gm_less(gm_engine_host_soon(engine), engine->table->beyond);
-    gm_table_set_beyond(engine->table, id,
-                        gm_least(gm_least(on_host, most), gm_less(entry->committed, entry->fixed)));
+    gm_table_set_beyond(engine->table, id, beyond_of(engine, id));
     return 0;
 }
 

@@ -1752,7 +1752,7 @@ static void on_again(void *arg, uint64_t life, uint64_t daemon)
     }
     struct gm_client *client = machine.daemon.clients[p->app];
     uint32_t n = list_holds(p, holds);
-    if (!client && n == 0) { /* WELCOME was sent, and its record not written */
+    if ((!client || client->pid != p->pid) && n == 0) { /* WELCOME was sent, and its record not written */
         refused(p);
         return;
     }
