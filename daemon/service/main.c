@@ -424,6 +424,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
                 .keep = gm_session_keep,
                 .rule = gm_rules_find,
                 .totals = gm_rules_totals,
+                .is_sure = gm_rules_are_sure,
                 .total_rule = gm_rules_find_total,
                 .user = gm_users_name,
                 .stop_of = gm_process_stop,

@@ -124,9 +124,11 @@ bool gm_placing_shares(const struct gm_control *control, const struct gm_placing
                        uint32_t *part)
 {
     const struct gm_rules *rules = &control->options->rules;
-    const struct gm_rule *rule = gm_rules_match(rules, who->uid, who->body->name);
+    struct gm_settings ruled;
     struct gm_start start;
-    *part = rule && (rule->settings.has & GM_SET_SHARE) ? rule->settings.share : 0;
+    char text[512];
+    gm_rules_find(rules, who->uid, who->body->name, &ruled, text, sizeof text);
+    *part = ruled.has & GM_SET_SHARE ? ruled.share : 0;
     gm_rules_start(rules, who->uid, who->body->name, &start);
     return start.mps != GM_MPS_UNSAID ? start.mps == GM_MPS_ON
                                       : control->options->space_sharing == 1;

@@ -9,12 +9,30 @@
 #include "daemon/service/options_load.h"
 #include "daemon/service/users.h"
 
+/* From the thread that asks. */
+static void on_answer(void *arg)
+{
+    uv_async_send(&((struct gm_reload *)arg)->answered);
+}
+
+static void on_answered(uv_async_t *answered)
+{
+    struct gm_reload *reload = answered->data;
+    if (!reload->machine || reload->machine->is_stopping)
+        return;
+    const struct gm_engine_tuning tuning = gm_reload_tuning(reload->options);
+    gm_machine_tune(reload->machine, &tuning);
+}
+
 void gm_reload_init(struct gm_reload *reload, uv_loop_t *loop, struct gm_options *options,
                     struct gm_machine *machine, int argc, char **argv)
 {
     *reload = (struct gm_reload){
         .loop = loop, .options = options, .machine = machine, .argc = argc, .argv = argv};
     reload->work.data = reload;
+    uv_async_init(loop, &reload->answered, on_answered);
+    reload->answered.data = reload;
+    gm_users_listen(on_answer, reload);
 }
 
 struct gm_engine_tuning gm_reload_tuning(const struct gm_options *options)
@@ -106,7 +124,7 @@ static void change(struct gm_reload *reload)
     gm_options_warn(&reload->fresh);
     take(reload->options, &reload->fresh);
     gm_log_from(options->log_level);
-    gm_users_forget(); /* they may belong to other groups by now */
+    gm_users_ask_again(); /* they may belong to other groups by now: on_answered */
     const struct gm_engine_tuning tuning = gm_reload_tuning(options);
     gm_machine_tune(reload->machine, &tuning);
     gm_log(GM_LOG_INFO, "reload: read %s again: %s",
@@ -143,6 +161,8 @@ void gm_reload_listen(struct gm_reload *reload, gm_reload_done *done, void *arg)
 void gm_reload_stop(struct gm_reload *reload)
 {
     reload->machine = NULL;
+    gm_users_listen(NULL, NULL);
+    uv_close((uv_handle_t *)&reload->answered, NULL);
     if (reload->is_running)
         uv_cancel((uv_req_t *)&reload->work);
 }

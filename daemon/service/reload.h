@@ -21,6 +21,7 @@ typedef void gm_reload_done(void *arg, uint64_t number, bool is_refused, const c
 
 struct gm_reload {
     uv_work_t work;
+    uv_async_t answered; /* more is known of users: users.h */
     uv_loop_t *loop;
     struct gm_options *options; /* those that hold */
     struct gm_machine *machine; /* NULL: it ends */
@@ -38,7 +39,8 @@ struct gm_reload {
     char outcome[1024];       /* one line: that, or what has changed */
 };
 
-/* `options`, which were parsed from these words, `machine` and the words outlive it. */
+/* Rules hold for what becomes known of users from now on. `options`, which were parsed from these
+ * words, `machine` and the words outlive it. */
 void gm_reload_init(struct gm_reload *reload, uv_loop_t *loop, struct gm_options *options,
                     struct gm_machine *machine, int argc, char **argv);
 

@@ -11,6 +11,7 @@
 #include "common/chunk.h"
 #include "common/size.h"
 #include "common/text.h"
+#include "common/wire.h"
 #include "daemon/service/users.h"
 
 #define RULE_MAX 512u /* bytes of one rule */
@@ -230,17 +231,29 @@ static bool is_void(const struct gm_rule *before, const struct gm_rule *rule)
            (before->start.admit && rule->start.admit) || (before->start.mps && rule->start.mps);
 }
 
-static bool is_of(const struct gm_rule *rule, uid_t uid)
+/* Whether the rule is for the user's programs. */
+static enum gm_member is_of(const struct gm_rule *rule, uid_t uid)
 {
-    return (!rule->has_user || rule->uid == uid) &&
-           (!rule->has_group || (!rule->is_group_unknown && gm_users_is_member(uid, rule->gid)));
+    if ((rule->has_user && rule->uid != uid) || (rule->has_group && rule->is_group_unknown))
+        return GM_MEMBER_NOT;
+    return rule->has_group ? gm_users_is_member(uid, rule->gid) : GM_MEMBER_IS;
+}
+
+bool gm_rules_are_sure(const struct gm_rules *rules, uid_t uid)
+{
+    for (uint32_t i = 0; i < rules->n; i++)
+        if (is_of(&rules->rule[i], uid) == GM_MEMBER_PERHAPS)
+            return false;
+    return true;
 }
 
 bool gm_rules_find_total(const struct gm_rules *rules, uid_t uid, char *text, size_t size)
 {
-    for (uint32_t i = 0; i < rules->n; i++) {
+    struct gm_user_totals totals;
+    gm_rules_totals(rules, uid, &totals);
+    for (uint32_t i = 0; i < rules->n && totals.gpu != 0; i++) {
         const struct gm_rule *rule = &rules->rule[i];
-        if (rule->totals.gpu == 0 || !is_of(rule, uid))
+        if (rule->totals.gpu != totals.gpu || is_of(rule, uid) == GM_MEMBER_NOT)
             continue;
         gm_rule_format(rule, text, size);
         return true;
@@ -318,9 +331,10 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
     return 0;
 }
 
-static bool matches(const struct gm_rule *rule, uid_t uid, const char *name)
+static enum gm_member matches(const struct gm_rule *rule, uid_t uid, const char *name)
 {
-    return (!rule->has_command || gm_command_matches(rule->command, name)) && is_of(rule, uid);
+    return rule->has_command && !gm_command_matches(rule->command, name) ? GM_MEMBER_NOT
+                                                                         : is_of(rule, uid);
 }
 
 void gm_rules_start(const struct gm_rules *rules, uid_t uid, const char *name,
@@ -329,7 +343,7 @@ void gm_rules_start(const struct gm_rules *rules, uid_t uid, const char *name,
     *start = (struct gm_start){0};
     for (uint32_t i = 0; i < rules->n; i++) {
         const struct gm_rule *rule = &rules->rule[i];
-        if (!matches(rule, uid, name))
+        if (matches(rule, uid, name) != GM_MEMBER_IS)
             continue;
         start->place = start->place ? start->place : rule->start.place;
         start->need = start->need ? start->need : rule->start.need;
@@ -342,21 +356,33 @@ const struct gm_rule *gm_rules_match(const struct gm_rules *rules, uid_t uid, co
 {
     for (uint32_t i = 0; i < rules->n; i++) {
         const struct gm_rule *rule = &rules->rule[i];
-        if (rule->settings.has && matches(rule, uid, name))
+        if (rule->settings.has && matches(rule, uid, name) == GM_MEMBER_IS)
             return rule;
     }
     return NULL;
 }
 
+/* The one that holds: the first that is surely the user's, and until one is known each that may be.
+ */
+static void take_least(uint64_t *least, uint64_t total, enum gm_member member, bool *is_sure)
+{
+    if (total == 0 || member == GM_MEMBER_NOT || *is_sure)
+        return;
+    *least = *least == 0 || total < *least ? total : *least;
+    *is_sure = member == GM_MEMBER_IS;
+}
+
 void gm_rules_totals(const struct gm_rules *rules, uid_t uid, struct gm_user_totals *totals)
 {
+    bool is_gpu_sure = false, is_pinned_sure = false;
     *totals = (struct gm_user_totals){0};
     for (uint32_t i = 0; i < rules->n; i++) {
         const struct gm_rule *rule = &rules->rule[i];
-        if ((rule->totals.gpu == 0 && rule->totals.pinned == 0) || !is_of(rule, uid))
+        if (!has_totals(rule))
             continue;
-        totals->gpu = totals->gpu ? totals->gpu : rule->totals.gpu;
-        totals->pinned = totals->pinned ? totals->pinned : rule->totals.pinned;
+        const enum gm_member member = is_of(rule, uid);
+        take_least(&totals->gpu, rule->totals.gpu, member, &is_gpu_sure);
+        take_least(&totals->pinned, rule->totals.pinned, member, &is_pinned_sure);
     }
 }
 
@@ -392,13 +418,61 @@ char *gm_rule_format(const struct gm_rule *rule, char *text, size_t size)
     return text;
 }
 
+/* 0 is the best. */
+static unsigned rank_of(unsigned class)
+{
+    return class == GM_CLASS_LATENCY       ? 0
+           : class == GM_CLASS_INTERACTIVE ? 1
+           : class == GM_CLASS_AUTO        ? 2
+                                           : 3;
+}
+
+/* The least of both of what bounds a program. What one does not say is no bound; a weight is 1. */
+static void restrict_to(struct gm_settings *to, const struct gm_settings *by)
+{
+    const uint32_t both = to->has & by->has, either = to->has | by->has;
+    const uint32_t weight = by->has & GM_SET_WEIGHT ? by->weight : GM_SCHED_WEIGHT;
+    if ((by->has & GM_SET_CLASS) &&
+        (!(both & GM_SET_CLASS) || rank_of(by->class) > rank_of(to->class)))
+        to->class = by->class;
+    if (!(to->has & GM_SET_WEIGHT))
+        to->weight = GM_SCHED_WEIGHT;
+    to->weight = weight < to->weight ? weight : to->weight;
+    if ((by->has & GM_SET_SHARE) && (!(both & GM_SET_SHARE) || by->share < to->share))
+        to->share = by->share;
+    if ((by->has & GM_SET_CAP) && by->cap != 0 &&
+        (!(both & GM_SET_CAP) || to->cap == 0 || by->cap < to->cap))
+        to->cap = by->cap;
+    to->is_oversize = (both & GM_SET_OVERSIZE) && to->is_oversize && by->is_oversize;
+    to->has |=
+        either & (GM_SET_CLASS | GM_SET_WEIGHT | GM_SET_SHARE | GM_SET_CAP | GM_SET_OVERSIZE);
+}
+
+/* Whether others say before `sure` what may hold: then *settings is the least of all that. */
+static bool restrict_perhaps(const struct gm_rules *rules, const struct gm_rule *sure, uid_t uid,
+                             const char *name, struct gm_settings *settings)
+{
+    bool is_restricted = false;
+    for (const struct gm_rule *rule = rules->rule; rule != (sure ? sure : rules->rule + rules->n);
+         rule++) {
+        if (rule->settings.has == 0 || matches(rule, uid, name) != GM_MEMBER_PERHAPS)
+            continue;
+        restrict_to(settings, &rule->settings);
+        is_restricted = true;
+    }
+    return is_restricted;
+}
+
 bool gm_rules_find(const struct gm_rules *rules, uid_t uid, const char *name,
                    struct gm_settings *settings, char *text, size_t size)
 {
     const struct gm_rule *rule = gm_rules_match(rules, uid, name);
-    if (!rule)
-        return false;
-    *settings = rule->settings;
-    gm_rule_format(rule, text, size);
-    return true;
+    char said[192];
+    *settings = rule ? rule->settings : (struct gm_settings){0};
+    if (rule)
+        gm_rule_format(rule, text, size);
+    if (restrict_perhaps(rules, rule, uid, name, settings))
+        snprintf(text, size, "unix-group=? %s (the user's groups are not known yet)",
+                 gm_settings_format(settings, said, sizeof said));
+    return settings->has != 0;
 }

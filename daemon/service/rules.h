@@ -67,10 +67,15 @@ struct gm_rules {
 int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *why,
                  size_t why_size);
 
-/* The rule for a program of `uid` with this name, NULL if there is none. */
+/* The rule that is surely for a program of `uid` with this name, NULL if there is none. */
 const struct gm_rule *gm_rules_match(const struct gm_rules *rules, uid_t uid, const char *name);
 
-/* The settings of that rule, and its text. False: there is none. */
+/* Whether the system has said which groups the user is of, if rules want to know. */
+bool gm_rules_are_sure(const struct gm_rules *rules, uid_t uid);
+
+/* The settings of that rule, and its text. False: there is none. While the user's groups are not
+ * known, what bounds a program is the least that may hold: nobody has more because the system is
+ * slow to say. */
 bool gm_rules_find(const struct gm_rules *rules, uid_t uid, const char *name,
                    struct gm_settings *settings, char *text, size_t size);
 
@@ -78,7 +83,7 @@ bool gm_rules_find(const struct gm_rules *rules, uid_t uid, const char *name,
 void gm_rules_start(const struct gm_rules *rules, uid_t uid, const char *name,
                     struct gm_start *start);
 
-/* What all programs of `uid` may have together. */
+/* What all programs of `uid` may have together: likewise. */
 void gm_rules_totals(const struct gm_rules *rules, uid_t uid, struct gm_user_totals *totals);
 
 /* The text of the rule that says what they may have of the GPU. False: none does. */

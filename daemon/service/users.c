@@ -16,12 +16,15 @@
 #include "common/threads.h"
 #include "common/text.h"
 
-enum state { FREE, ASKED, KNOWN };
+/* STALE: known, and asked for again. */
+enum state { FREE, ASKED, KNOWN, STALE };
 
 struct user {
     uid_t uid;
     enum state state;
-    bool was_awaited; /* a caller has waited for it already */
+    bool was_awaited;   /* a caller has waited for it already */
+    uint64_t looked_at; /* the number of the last question for it */
+    uint64_t ask_at;    /* not before: the system could not say */
     char name[GM_USERS_NAME];
     struct gm_users_groups groups;
 };
@@ -32,6 +35,9 @@ static pthread_cond_t answered = PTHREAD_COND_INITIALIZER;
 static bool is_running; /* the thread */
 static struct user users[GM_USERS_MAX];
 static gm_users_lookup *look_up;
+static uint64_t looks;
+static void (*on_answer)(void *arg);
+static void *on_answer_arg;
 
 #define GROUPS_MOST 65536 /* the kernel's NGROUPS_MAX */
 
@@ -62,22 +68,72 @@ static int ask_system(uid_t uid, char name[GM_USERS_NAME], struct gm_users_group
         buffer = malloc(room);
         error = buffer ? getpwuid_r(uid, &entry, buffer, room, &found) : ENOMEM;
     } while (error == ERANGE && room < (1u << 20));
+    const bool is_answer = error == 0 || error == ENOENT || error == ESRCH || error == EBADF ||
+                           error == EPERM; /* getpwuid_r(3): nobody has it */
     bool is_found = error == 0 && found && found->pw_name[0];
     if (is_found)
         snprintf(name, GM_USERS_NAME, "%s", found->pw_name);
     if (is_found)
         ask_groups(found, groups);
     free(buffer);
-    return is_found ? 0 : -1;
+    return is_found ? 0 : is_answer ? GM_USERS_NOBODY : -1;
 }
 
-/* A user whose name is asked for, or NULL. */
-static struct user *next_asked(void)
+static bool is_known(const struct user *user)
 {
-    for (size_t i = 0; i < GM_USERS_MAX; i++)
-        if (users[i].state == ASKED)
-            return &users[i];
-    return NULL;
+    return user->state == KNOWN || user->state == STALE;
+}
+
+/* A user who is asked for, or NULL: then *due is when one is again, UINT64_MAX: none. Those of whom
+ * nothing is known go first. */
+static struct user *next_asked(uint64_t *due)
+{
+    struct user *next = NULL;
+    const uint64_t now = gm_now();
+    *due = UINT64_MAX;
+    for (size_t i = 0; i < GM_USERS_MAX; i++) {
+        struct user *user = &users[i];
+        if (user->state == FREE || user->state == KNOWN)
+            continue;
+        if (user->ask_at > now)
+            *due = user->ask_at < *due ? user->ask_at : *due;
+        else if (!next || (next->state == STALE && user->state == ASKED))
+            next = user;
+    }
+    return next;
+}
+
+static void await_question(uint64_t due)
+{
+    const struct timespec until = gm_timespec(due);
+    if (due == UINT64_MAX)
+        gm_lock_wait(&asked, &lock);
+    else
+        gm_lock_wait_until(&asked, &lock, &until);
+}
+
+static bool has_same_groups(const struct gm_users_groups *a, const struct gm_users_groups *b)
+{
+    return a->n == b->n &&
+           (a->n == 0 || memcmp(a->gid, b->gid, (size_t)a->n * sizeof *a->gid) == 0);
+}
+
+/* Under the lock. What is known stays if the system could not say. */
+static void take_answer(struct user *user, int outcome, const char *name,
+                        struct gm_users_groups *groups)
+{
+    if (outcome < 0) {
+        user->ask_at = gm_now() + GM_USERS_AGAIN_NS;
+        return;
+    }
+    const bool is_news = user->state == ASKED || !has_same_groups(&user->groups, groups);
+    memcpy(user->name, name, sizeof user->name);
+    free(user->groups.gid);
+    user->groups = *groups;
+    groups->gid = NULL;
+    user->state = KNOWN;
+    if (is_news && on_answer)
+        on_answer(on_answer_arg);
 }
 
 static void *answer(void *unused)
@@ -88,20 +144,19 @@ static void *answer(void *unused)
         struct user *user;
         char name[GM_USERS_NAME] = "";
         struct gm_users_groups groups = {0};
-        while (!(user = next_asked()))
-            gm_lock_wait(&asked, &lock);
+        uint64_t due;
+        while (!(user = next_asked(&due)))
+            await_question(due);
         uid_t uid = user->uid;
         gm_users_lookup *ask = look_up ? look_up : ask_system;
         gm_unlock(&lock);
-        if (ask(uid, name, &groups))
+        const int outcome = ask(uid, name, &groups);
+        if (outcome)
             snprintf(name, sizeof name, "%u", uid);
         gm_text_clean(name, sizeof name);
         gm_lock(&lock);
-        if (user->uid == uid && user->state == ASKED) { /* another uid may have its row now */
-            memcpy(user->name, name, sizeof name);
-            user->groups = groups;
-            groups.gid = NULL;
-            user->state = KNOWN;
+        if (user->uid == uid && user->state != FREE) { /* another uid may have its row now */
+            take_answer(user, outcome, name, &groups);
             pthread_cond_broadcast(&answered);
         }
         free(groups.gid);
@@ -118,18 +173,35 @@ static void start(void)
 
 static bool is_pending(const struct user *user, uid_t uid)
 {
-    return is_running && user->uid == uid && user->state == ASKED;
+    return is_running && user->uid == uid && user->state == ASKED && user->ask_at == 0;
+}
+
+/* Under the lock. Its row, or the first free one behind where it should be. If all are in use, that
+ * of whom nobody has asked for longest. Rows never become free one by one, so a free one ends the
+ * search. */
+static struct user *find_row(uid_t uid)
+{
+    struct user *oldest = &users[uid % GM_USERS_MAX];
+    for (size_t i = 0; i < GM_USERS_MAX; i++) {
+        struct user *user = &users[(uid + i) % GM_USERS_MAX];
+        if (user->state == FREE || user->uid == uid)
+            return user;
+        if (user->looked_at < oldest->looked_at)
+            oldest = user;
+    }
+    return oldest;
 }
 
 /* Under the lock. The row of the user, which may be another's by now, or not known yet. */
 static struct user *find(uid_t uid)
 {
-    struct user *user = &users[uid % GM_USERS_MAX];
+    struct user *user = find_row(uid);
     if (user->state == FREE || user->uid != uid) {
         free(user->groups.gid);
         *user = (struct user){.uid = uid, .state = ASKED};
     }
-    if (user->state == ASKED) {
+    user->looked_at = ++looks;
+    if (!is_known(user)) {
         start();
         pthread_cond_signal(&asked);
     }
@@ -142,22 +214,24 @@ static struct user *find(uid_t uid)
     return user;
 }
 
-bool gm_users_is_member(uid_t uid, gid_t gid)
+enum gm_member gm_users_is_member(uid_t uid, gid_t gid)
 {
-    bool is_member = false;
     gm_lock(&lock);
     const struct user *user = find(uid);
-    for (int i = 0; user->uid == uid && user->state == KNOWN && i < user->groups.n; i++)
-        is_member = is_member || user->groups.gid[i] == gid;
+    const bool is_sure = user->uid == uid && is_known(user);
+    enum gm_member member = is_sure ? GM_MEMBER_NOT : GM_MEMBER_PERHAPS;
+    for (int i = 0; is_sure && i < user->groups.n; i++)
+        if (user->groups.gid[i] == gid)
+            member = GM_MEMBER_IS;
     gm_unlock(&lock);
-    return is_member;
+    return member;
 }
 
 const char *gm_users_name(uid_t uid, char name[GM_USERS_NAME])
 {
     gm_lock(&lock);
     const struct user *user = find(uid);
-    if (user->uid == uid && user->state == KNOWN)
+    if (user->uid == uid && is_known(user))
         memcpy(name, user->name, GM_USERS_NAME);
     else
         snprintf(name, GM_USERS_NAME, "%u", uid);
@@ -173,10 +247,21 @@ static void forget(void)
     memset(users, 0, sizeof users);
 }
 
-void gm_users_forget(void)
+void gm_users_ask_again(void)
 {
     gm_lock(&lock);
-    forget();
+    for (size_t i = 0; i < GM_USERS_MAX; i++)
+        if (users[i].state == KNOWN)
+            users[i].state = STALE;
+    pthread_cond_signal(&asked);
+    gm_unlock(&lock);
+}
+
+void gm_users_listen(void (*listener)(void *arg), void *arg)
+{
+    gm_lock(&lock);
+    on_answer = listener;
+    on_answer_arg = arg;
     gm_unlock(&lock);
 }
 

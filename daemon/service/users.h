@@ -1,7 +1,8 @@
 /*
  * Names of users, and the groups that they belong to. The system may ask a network that does not
  * answer, so a thread does the asking. The caller waits for at most GM_USERS_WAIT_MS, and only at
- * the first question for a uid. Without an answer the name is the number.
+ * the first question for a uid. Without an answer the name is the number, and the groups are not
+ * known. An answer that comes late is told, and what is known holds until there is a newer one.
  *
  * Owns one table of GM_USERS_MAX uids for the process. Any thread may call. Calls the system's user
  * database and common/.
@@ -13,9 +14,12 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#define GM_USERS_MAX 64
-#define GM_USERS_NAME 64 /* bytes of a name, with its NUL; longer ones are cut */
+#include "common/clock.h"
+
+#define GM_USERS_MAX 1024 /* as many as the daemon serves: bounds.h */
+#define GM_USERS_NAME 64  /* bytes of a name, with its NUL; longer ones are cut */
 #define GM_USERS_WAIT_MS 20
+#define GM_USERS_AGAIN_NS GM_S /* a system that could not say is asked again */
 
 /* Those of a user, which the caller frees. */
 struct gm_users_groups {
@@ -26,15 +30,21 @@ struct gm_users_groups {
 /* The name of `uid`, or its number as text, clean of control characters. Returns `name`. */
 const char *gm_users_name(uid_t uid, char name[GM_USERS_NAME]);
 
-/* Whether `uid` belongs to the group of the system, by the user database. False, too, while that
- * does not answer. */
-bool gm_users_is_member(uid_t uid, gid_t gid);
+/* Whether `uid` belongs to the group of the system, by the user database. PERHAPS: it has not
+ * answered yet. */
+enum gm_member { GM_MEMBER_NOT, GM_MEMBER_IS, GM_MEMBER_PERHAPS };
+enum gm_member gm_users_is_member(uid_t uid, gid_t gid);
 
-/* Forget what is known: the next questions ask anew. */
-void gm_users_forget(void);
+/* Ask the system again for all who are known. */
+void gm_users_ask_again(void);
 
-/* For tests: ask `lookup` instead of the system, and forget all names. It returns 0 and the name,
- * or non-zero. NULL: ask the system again. */
+/* Call `listener` when a user's groups have become known or are others, from another thread and under
+ * a lock: it may not call here. NULL: nobody listens, also not any more. */
+void gm_users_listen(void (*listener)(void *arg), void *arg);
+
+/* For tests: ask `lookup` instead of the system, and forget all names. It returns 0 and the name;
+ * GM_USERS_NOBODY; or less than 0 if it could not find out. NULL: ask the system again. */
+#define GM_USERS_NOBODY 1
 typedef int gm_users_lookup(uid_t uid, char name[GM_USERS_NAME], struct gm_users_groups *groups);
 void gm_users_ask_by(gm_users_lookup *lookup);
 

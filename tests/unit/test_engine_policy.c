@@ -479,6 +479,65 @@ static uint64_t cap_of(uint32_t id)
     return engine->apps[id].cap.bytes;
 }
 
+static bool is_late; /* the user database */
+
+static bool rule_late(const struct gm_rules *all, uid_t uid, const char *name,
+                      struct gm_settings *settings, char *text, size_t size)
+{
+    if (!is_late)
+        return gm_rules_find(all, uid, name, settings, text, size);
+    *settings = (struct gm_settings){
+        .has = GM_SET_CLASS | GM_SET_CAP, .class = GM_CLASS_BATCH, .cap = 4ull << 30};
+    snprintf(text, size, "perhaps");
+    return true;
+}
+
+static void totals_late(const struct gm_rules *all, uid_t uid, struct gm_user_totals *totals)
+{
+    gm_rules_totals(all, uid, totals);
+    if (is_late)
+        totals->gpu = 8ull << 30;
+}
+
+static bool is_sure_late(const struct gm_rules *all, uid_t uid)
+{
+    return !is_late && gm_rules_are_sure(all, uid);
+}
+
+/* What might hold bounds a program until it is known what holds: then that does, its cap and totals
+ * among it. A reload later does not change these, as ever. */
+static void test_late(void **state)
+{
+    (void)state;
+    const struct gm_engine_tuning tuning = {.best_class = GM_CLASS_LATENCY};
+    const uint64_t g = 1ull << 30;
+    engine->config.budget = 24 * g;
+    engine->config.outlet.rule = rule_late;
+    engine->config.outlet.totals = totals_late;
+    engine->config.outlet.is_sure = is_sure_late;
+    rule("user=4000001 class=interactive user-gpu=20G");
+    is_late = true;
+    join(0, ALICE, "app", 0);
+    join(1, BOB, "app", 0);
+    gm_engine_take_tuning(engine, &tuning); /* still not */
+    for (uint32_t id = 0; id < 2; id++) {
+        assert_int_equal(class_of(id), GM_CLASS_BATCH);
+        assert_int_equal(cap_of(id), 4 * g);
+        assert_int_equal(engine->apps[id].cap.user_gpu, 8 * g);
+    }
+    assert_int_equal(set_app(0, 1, "cap=2G"), 1); /* an administrator said so: no rule says more */
+    is_late = false;
+    gm_engine_take_tuning(engine, &tuning);
+    assert_int_equal(class_of(0), GM_CLASS_INTERACTIVE);
+    assert_int_equal(cap_of(0), 0);
+    assert_int_equal(engine->apps[0].cap.user_gpu, 20 * g);
+    assert_int_equal(cap_of(1), 2 * g);
+    assert_int_equal(engine->apps[1].cap.user_gpu, 0);
+    rule("command=app cap=3G");
+    gm_engine_take_tuning(engine, &tuning);
+    assert_int_equal(cap_of(0), 0);
+}
+
 /* A program and its user may say no more than an administrator or a rule, and nobody what cannot
  * be. */
 static void test_caps(void **state)
@@ -792,7 +851,7 @@ int main(void)
         POLICY(test_evicted),       POLICY(test_evicted_by_rule),
         POLICY(test_evicted_group), POLICY(test_selections),
         POLICY(test_all_or_none),   POLICY(test_caps),
-        POLICY(test_tuning),
+        POLICY(test_late),          POLICY(test_tuning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,6 +54,62 @@ static int is_root_of_9(uid_t uid, char name[GM_USERS_NAME], struct gm_users_gro
     return 0;
 }
 
+static _Atomic bool is_slow;
+
+static int is_slow_to_say(uid_t uid, char name[GM_USERS_NAME], struct gm_users_groups *groups)
+{
+    while (is_slow)
+        usleep(1000);
+    return is_root_of_9(uid, name, groups);
+}
+
+/* Until the user database has said who a user is, nobody has more than any rule that may be the
+ * user's allows. */
+static void test_unix_groups_late(void **state)
+{
+    struct gm_user_totals totals;
+    struct gm_settings is;
+    char text[512];
+    (void)state;
+    is_slow = true;
+    gm_users_ask_by(is_slow_to_say);
+    must_add("unix-group=900 command=train* weight=4 oversize=host", 1);
+    must_add("unix-group=901 class=batch cap=8G user-gpu=20G paused", 2);
+    must_add("user=3 class=interactive share=50% cap=12G user-gpu=40G user-pinned=9G", 3);
+    must_add("unix-group=902 weight=0.1 user-gpu=1G user-pinned=8G", 4);
+
+    assert_false(gm_rules_are_sure(&rules, 3));
+    assert_true(gm_rules_find(&rules, 3, "train-big", &is, text, sizeof text));
+    assert_string_equal(text, "unix-group=? class=batch weight=1 share=50% oversize=refuse cap=8G "
+                              "(the user's groups are not known yet)");
+    assert_false(is.has & GM_SET_PAUSED); /* no bound of what it may have */
+    gm_rules_totals(&rules, 3, &totals);
+    assert_int_equal(totals.gpu,
+                     20ull << 30); /* what stands behind a rule that surely counts does not */
+    assert_int_equal(totals.pinned, 9ull << 30);
+    assert_true(gm_rules_find_total(&rules, 3, text, sizeof text));
+    assert_non_null(strstr(text, "unix-group=901"));
+    assert_true(
+        gm_rules_find(&rules, 4, "chat", &is, text, sizeof text)); /* of whom no rule is sure */
+    assert_int_equal(is.weight, 100);
+    gm_rules_totals(&rules, 4, &totals);
+    assert_int_equal(totals.gpu, 1ull << 30);
+
+    is_slow = false;
+    for (int i = 0; i < 60000 && !(gm_rules_are_sure(&rules, 3) && gm_rules_are_sure(&rules, 4));
+         i++)
+        usleep(1000);
+    assert_true(gm_rules_are_sure(&rules, 3));
+    assert_int_equal(match(3, "train-big"), 1);
+    assert_true(gm_rules_find(&rules, 3, "train-big", &is, text, sizeof text));
+    assert_int_equal(is.has, GM_SET_WEIGHT | GM_SET_OVERSIZE);
+    assert_int_equal(is.weight, 4000);
+    gm_rules_totals(&rules, 3, &totals);
+    assert_int_equal(totals.gpu, 40ull << 30);
+    assert_false(gm_rules_find(&rules, 4, "chat", &is, text, sizeof text));
+    gm_users_ask_by(NULL);
+}
+
 /* A group of the system: each of its users, by the user database. */
 static void test_unix_groups(void **state)
 {
@@ -62,7 +118,8 @@ static void test_unix_groups(void **state)
     (void)state;
     gm_users_ask_by(is_root_of_9);
     for (uid_t uid = 7; uid < 15; uid += 7) /* known, however slow this machine is */
-        for (int i = 0; i < 60000 && !gm_users_is_member(uid, uid < 10 ? 900 : 901); i++)
+        for (int i = 0; i < 60000 && gm_users_is_member(uid, uid < 10 ? 900 : 901) != GM_MEMBER_IS;
+             i++)
             usleep(1000);
     must_add("unix-group=900 command=train* weight=0.5", 1);
     must_add("user=7 unix-group=901 paused", 3);
@@ -230,7 +287,8 @@ static void test_mistakes(void **state)
         {"user=1 share=0%", "out of range"},
         {"user=1 share=120%", "out of range"},
         {"user=1 share=50", "is not a percentage"},
-        {"user=1 nice=3", "\"nice=3\" is neither a condition (user=, unix-group=, command=) nor a setting"},
+        {"user=1 nice=3",
+         "\"nice=3\" is neither a condition (user=, unix-group=, command=) nor a setting"},
         {"user=1 batch", "\"batch\" is neither"},
         {"user=1 class = batch", "\"class\" is neither"},
         {"user= class=batch", "there is no user \"\""},
@@ -351,6 +409,7 @@ int main(void)
         cmocka_unit_test_setup(test_conditions, set_up),
         cmocka_unit_test_setup(test_start, set_up),
         cmocka_unit_test_setup(test_unix_groups, set_up),
+        cmocka_unit_test_setup(test_unix_groups_late, set_up),
         cmocka_unit_test_setup(test_totals, set_up),
         cmocka_unit_test_setup(test_user_names, set_up),
         cmocka_unit_test_setup(test_unknown_user, set_up),

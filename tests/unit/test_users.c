@@ -17,7 +17,9 @@
 #include "daemon/service/users.h"
 
 static _Atomic unsigned lookups;
-static _Atomic bool is_stuck;
+static _Atomic bool is_stuck, is_down;
+static _Atomic gid_t moved; /* added to all groups */
+static _Atomic unsigned answers;
 
 static int look_up(uid_t uid, char name[GM_USERS_NAME], struct gm_users_groups *groups)
 {
@@ -25,12 +27,14 @@ static int look_up(uid_t uid, char name[GM_USERS_NAME], struct gm_users_groups *
     while (is_stuck)
         usleep(1000);
     if (uid == 404)
+        return GM_USERS_NOBODY;
+    if (is_down)
         return -1;
     snprintf(name, GM_USERS_NAME, "user-%u\n", uid);
     groups->gid = calloc(2, sizeof *groups->gid);
     groups->n = groups->gid ? 2 : 0;
     for (int i = 0; i < groups->n; i++)
-        groups->gid[i] = 1000 * (unsigned)(i + 1) + uid;
+        groups->gid[i] = 1000 * (unsigned)(i + 1) + uid + moved;
     return 0;
 }
 
@@ -69,10 +73,28 @@ static void test_names(void **state)
     assert_int_equal(lookups, 1);
     expect_in_the_end(404, "404");
     expect_lookups(2);
-    /* another uid in the same place */
-    expect_in_the_end(7 + GM_USERS_MAX, "user-71?");
-    expect_in_the_end(7, "user-7?");
-    assert_int_equal(lookups, 4);
+    /* users whose numbers have the same place do not take it from each other */
+    for (unsigned i = 0; i < 4; i++) {
+        expect_in_the_end(7 + GM_USERS_MAX, "user-1031?");
+        expect_in_the_end(7, "user-7?");
+    }
+    assert_int_equal(lookups, 3);
+}
+
+/* One user more than there is room for: whom nobody has asked for longest makes room. */
+static void test_many(void **state)
+{
+    (void)state;
+    char name[GM_USERS_NAME];
+    for (uid_t uid = 1000; uid < 1000 + GM_USERS_MAX; uid++)
+        gm_users_name(uid, name);
+    expect_lookups(GM_USERS_MAX);
+    expect_in_the_end(1000, "user-1000?");
+    expect_in_the_end(9999, "user-9999?");
+    expect_in_the_end(1000, "user-1000?");
+    expect_lookups(GM_USERS_MAX + 1);
+    expect_in_the_end(1001, "user-1001?");
+    expect_lookups(GM_USERS_MAX + 2);
 }
 
 /* A system that does not answer: all names are numbers, and only the first question waits. */
@@ -93,24 +115,78 @@ static void test_stuck(void **state)
     expect_in_the_end(9, "user-9?");
 }
 
-/* Who belongs to a group; nobody does of whom nothing is known. */
+static void note_answer(void *arg)
+{
+    assert_ptr_equal(arg, &answers);
+    answers++;
+}
+
+static void expect_member_in_the_end(uid_t uid, gid_t gid)
+{
+    uint64_t end = gm_now() + 60 * GM_S;
+    while (gm_users_is_member(uid, gid) != GM_MEMBER_IS && gm_now() < end)
+        usleep(1000);
+    assert_int_equal(gm_users_is_member(uid, gid), GM_MEMBER_IS);
+}
+
+/* Who belongs to a group. A late answer is told; what is known holds until there is a newer one. */
 static void test_members(void **state)
 {
     (void)state;
+    answers = 0;
+    gm_users_listen(note_answer, (void *)&answers);
     expect_in_the_end(7, "user-7?");
-    assert_true(gm_users_is_member(7, 1007) && gm_users_is_member(7, 2007));
-    assert_false(gm_users_is_member(7, 3007) || gm_users_is_member(7, 0));
+    assert_int_equal(gm_users_is_member(7, 1007), GM_MEMBER_IS);
+    assert_int_equal(gm_users_is_member(7, 2007), GM_MEMBER_IS);
+    assert_int_equal(gm_users_is_member(7, 3007), GM_MEMBER_NOT);
+    assert_int_equal(gm_users_is_member(7, 0), GM_MEMBER_NOT);
     assert_int_equal(lookups, 1);
-    expect_in_the_end(404, "404");
-    assert_false(gm_users_is_member(404, 1404));
+    assert_int_equal(answers, 1);
+    for (int i = 0; i < 60000 && gm_users_is_member(404, 1404) != GM_MEMBER_NOT; i++)
+        usleep(1000);
+    assert_int_equal(gm_users_is_member(404, 1404), GM_MEMBER_NOT);
+    assert_int_equal(answers, 2);
+
     is_stuck = true;
-    assert_false(gm_users_is_member(8, 1008));
+    assert_int_equal(gm_users_is_member(8, 1008), GM_MEMBER_PERHAPS);
+    assert_int_equal(gm_users_is_member(8, 1), GM_MEMBER_PERHAPS);
     is_stuck = false;
-    expect_in_the_end(8, "user-8?");
-    assert_true(gm_users_is_member(8, 1008));
-    gm_users_forget();
-    expect_in_the_end(8, "user-8?");
-    expect_lookups(4);
+    expect_member_in_the_end(8, 1008);
+    assert_int_equal(answers, 3);
+
+    is_stuck = true; /* a reload, and the system takes its time */
+    const uint64_t begin = gm_now();
+    gm_users_ask_again();
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(gm_users_is_member(7 + (uid_t)i % 2, 1007 + (gid_t)i % 2), GM_MEMBER_IS);
+    assert_true(gm_now() - begin < 1000 * GM_USERS_WAIT_MS * GM_MS);
+    is_stuck = false;
+    expect_lookups(6);
+    assert_int_equal(answers, 3); /* nothing new */
+    moved = 50;
+    gm_users_ask_again();
+    expect_member_in_the_end(7, 1057);
+    expect_member_in_the_end(8, 2058);
+    assert_int_equal(gm_users_is_member(7, 1007), GM_MEMBER_NOT);
+    assert_int_equal(answers, 5);
+    gm_users_listen(NULL, NULL);
+    moved = 0;
+}
+
+/* A system that cannot say is asked again after a while; what it said before holds. */
+static void test_down(void **state)
+{
+    (void)state;
+    expect_member_in_the_end(7, 1007);
+    is_down = true;
+    gm_users_ask_again();
+    expect_lookups(2);
+    assert_int_equal(gm_users_is_member(7, 1007), GM_MEMBER_IS);
+    assert_int_equal(gm_users_is_member(8, 1008), GM_MEMBER_PERHAPS);
+    expect_lookups(3);
+    is_down = false;
+    expect_member_in_the_end(8, 1008);
+    assert_true(lookups < 10); /* and not all the time */
 }
 
 static void test_system(void **state)
@@ -118,17 +194,16 @@ static void test_system(void **state)
     (void)state;
     gm_users_ask_by(NULL);
     expect_in_the_end(0, "root");
-    assert_true(gm_users_is_member(0, 0));
+    assert_int_equal(gm_users_is_member(0, 0), GM_MEMBER_IS);
     expect_in_the_end(4294967290u, "4294967290");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_names, set_up),
-        cmocka_unit_test_setup(test_stuck, set_up),
-        cmocka_unit_test_setup(test_members, set_up),
-        cmocka_unit_test_setup(test_system, set_up),
+        cmocka_unit_test_setup(test_names, set_up), cmocka_unit_test_setup(test_stuck, set_up),
+        cmocka_unit_test_setup(test_many, set_up),  cmocka_unit_test_setup(test_members, set_up),
+        cmocka_unit_test_setup(test_down, set_up),  cmocka_unit_test_setup(test_system, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,6 +56,9 @@ struct gm_engine_outlet {
                  struct gm_settings *settings, char *text, size_t size);
     /* What all programs of a user may have together. */
     void (*totals)(const struct gm_rules *rules, uid_t uid, struct gm_user_totals *totals);
+    /* Whether all that rules say of the user is known. It may be too strict until then. NULL: it
+     * is. */
+    bool (*is_sure)(const struct gm_rules *rules, uid_t uid);
     /* The rule that bounds their GPU memory, as it was written. False: none does. */
     bool (*total_rule)(const struct gm_rules *rules, uid_t uid, char *text, size_t size);
     /* The name of a user, or its number. Returns `name`. */

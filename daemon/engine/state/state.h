@@ -264,6 +264,7 @@ struct gm_app {
         bool is_ahead;          /* its memory was asked for ahead of its turn, */
         uint64_t ahead_run_ns;  /* ... when it had run for so long */
         bool has_part;          /* it shares by MPS, and has a part of the GPU by a rule */
+        bool is_unsure;         /* rules may be less strict once more is known of its user */
     } policy;
     uint32_t level_noted; /* log.c: as it last told it */
     bool is_vacating;     /* budget.c: as long as it is paused its memory is to leave the GPU */

@@ -280,6 +280,13 @@ static bool find_rule(const struct gm_engine *engine, const struct gm_app *app,
     return true;
 }
 
+static bool is_unsure(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_engine_outlet *outlet = &engine->config.outlet;
+    return engine->config.rules && outlet->is_sure &&
+           !outlet->is_sure(engine->config.rules, engine->apps[id].uid);
+}
+
 bool gm_engine_rule_of(const struct gm_engine *engine, uint32_t id, uint32_t setting, char *text,
                        size_t size)
 {
@@ -477,6 +484,7 @@ static void take_totals(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     struct gm_user_totals totals = {0};
+    app->policy.is_unsure = is_unsure(engine, id);
     if (engine->config.rules && engine->config.outlet.totals)
         engine->config.outlet.totals(engine->config.rules, app->uid, &totals);
     app->cap.user_gpu = totals.gpu;
@@ -798,10 +806,11 @@ void gm_engine_follow_calls(struct gm_engine *engine)
 
 #define GM_SET_RETAKEN (GM_SET_CLASS | GM_SET_WEIGHT | GM_SET_SHARE | GM_SET_PAUSED)
 
-static void retake_rule(struct gm_engine *engine, uint32_t id, char *text, size_t size)
+static void retake_rule(struct gm_engine *engine, uint32_t id, uint32_t may, char *text,
+                        size_t size)
 {
     struct gm_app *app = &engine->apps[id];
-    const uint32_t may = GM_SET_RETAKEN & ~app->policy.said;
+    may &= ~app->policy.said;
     struct gm_settings ruled;
     find_rule(engine, app, &ruled, text, size);
     if (is_until_call(&ruled) && app->policy.has_called)
@@ -822,8 +831,17 @@ void gm_engine_take_part(struct gm_engine *engine, uint32_t id)
     if (!app->client->wishes.has_part || app->policy.has_part)
         return;
     app->policy.has_part = true;
-    retake_rule(engine, id, text, sizeof text);
+    retake_rule(engine, id, GM_SET_RETAKEN, text, sizeof text);
     gm_engine_apply_policy(engine, id);
+}
+
+/* What rules say of its memory was the strictest that might hold until now. */
+static void retake_memory(struct gm_engine *engine, uint32_t id)
+{
+    check_rule(engine, id);
+    take_totals(engine, id);
+    resize(engine, id);
+    recap(engine, id);
 }
 
 /* What its user may not say any more. */
@@ -858,7 +876,11 @@ void gm_engine_take_tuning(struct gm_engine *engine, const struct gm_engine_tuni
         if (app->state == GM_APP_UNUSED || app->state == GM_APP_GONE || app->state == GM_APP_LOST)
             continue;
         const struct gm_settings admin = app->policy.admin, own = app->policy.own;
-        retake_rule(engine, id, text, sizeof text);
+        const bool is_news = app->policy.is_unsure && !is_unsure(engine, id);
+        retake_rule(engine, id, GM_SET_RETAKEN | (is_news ? GM_SET_CAP | GM_SET_OVERSIZE : 0), text,
+                    sizeof text);
+        if (is_news)
+            retake_memory(engine, id);
         unsay(engine, id);
         if (is_same(&admin, &app->policy.admin) && is_same(&own, &app->policy.own))
             continue;
