@@ -122,8 +122,7 @@ static int wait_for_it(const struct mux_options *options, const struct gm_msg_se
 static void say(const struct view *first, const struct view *last)
 {
     char came[32], raised[32], lacks[32], room[32];
-    const double below = first->away - last->away, more = last->gpu - first->gpu;
-    const double gpu = more > 0 ? more : 0; /* others may have taken some meanwhile */
+    const double below = first->away - last->away, gpu = last->gpu - first->gpu;
     printf("%s came to the GPU", mux_bytes(gpu, came));
     if (below > gpu && last->pinned > first->pinned)
         printf(", %s to pinned memory", mux_bytes(last->pinned - first->pinned, raised));
