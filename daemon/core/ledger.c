@@ -139,6 +139,11 @@ uint32_t *gm_ledger_chains(const struct gm_ledger *ledger, enum gm_tier tier)
     return (uint32_t *)(void *)((char *)ledger->words + chains_at(ledger, tier));
 }
 
+uint64_t *gm_ledger_made(const struct gm_ledger *ledger)
+{
+    return &((struct gm_ledger_head *)(void *)ledger->words)->made;
+}
+
 uint64_t *gm_ledger_out(const struct gm_ledger *ledger)
 {
     return &ledger->words[GM_LEDGER_PAGE / sizeof(uint64_t)];
@@ -150,8 +155,10 @@ const char *gm_ledger_open(struct gm_ledger *ledger, void *memory, size_t bytes,
     const struct gm_ledger_head *head = memory;
     if (bytes < 2 * GM_LEDGER_PAGE)
         return "the ledger is too short";
-    if (head->magic != GM_LEDGER_MAGIC || head->made != GM_LEDGER_MAGIC)
-        return "it is no ledger, or was never finished";
+    if (head->magic != GM_LEDGER_MAGIC)
+        return "it is no ledger";
+    if (head->made != GM_LEDGER_MAGIC)
+        return "the ledger was never finished, or the keeper was lost from sight when it was left";
     if (head->version < GM_LEDGER_VERSION)
         return "the ledger is of an older gpumuxd";
     if (head->version > GM_LEDGER_VERSION)

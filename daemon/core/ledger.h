@@ -54,7 +54,8 @@
 /* The most apps. */
 #define GM_LEDGER_APPS ((1u << 13) - 1)
 
-/* The sizes are the table's. `made` is written last: without it nothing counts. */
+/* The sizes are the table's. `made` is written last: without it nothing counts. It is 0
+ * again while what the ledger names may be something else (memory/kept.h). */
 struct gm_ledger_head {
     uint64_t magic, version;
     uint64_t max_apps, max_chunks, max_frames;
@@ -119,6 +120,8 @@ struct gm_ledger_frame {
 size_t gm_ledger_size(const struct gm_ledger *sizes);
 /* Make an empty one of its sizes in zeroed memory, page-aligned. */
 void gm_ledger_init(struct gm_ledger *ledger, void *memory);
+/* The word without which nothing counts; what it is then is GM_LEDGER_MAGIC. */
+uint64_t *gm_ledger_made(const struct gm_ledger *ledger);
 /* The word that counts copies out. */
 uint64_t *gm_ledger_out(const struct gm_ledger *ledger);
 /* The chains of a tier. */

@@ -52,6 +52,11 @@ void gm_clients_init(struct gm_clients *clients, void *memory, uint32_t max_clie
     __atomic_store_n(&head->made, GM_CLIENTS_MAGIC, __ATOMIC_RELEASE);
 }
 
+uint64_t *gm_clients_made(const struct gm_clients *clients)
+{
+    return &((struct gm_clients_head *)(void *)clients->memory)->made;
+}
+
 static void store(const struct gm_clients *clients, uint32_t id, uint64_t word)
 {
     if (clients->on_store)
@@ -115,8 +120,11 @@ const char *gm_clients_open(struct gm_clients *clients, void *memory, size_t byt
     const struct gm_clients_head *head = memory;
     if (bytes < PAGE)
         return "the ledger of programs is too short";
-    if (head->magic != GM_CLIENTS_MAGIC || head->made != GM_CLIENTS_MAGIC)
-        return "it is no ledger of programs, or was never finished";
+    if (head->magic != GM_CLIENTS_MAGIC)
+        return "it is no ledger of programs";
+    if (head->made != GM_CLIENTS_MAGIC)
+        return "the ledger of programs was never finished, or the keeper was lost from sight when "
+               "it was left";
     if (head->version < GM_CLIENTS_VERSION)
         return "the ledger of programs is of an older gpumuxd";
     if (head->version > GM_CLIENTS_VERSION)

@@ -79,6 +79,8 @@ void gm_clients_init(struct gm_clients *clients, void *memory, uint32_t max_clie
 /* What holds of a client from now on; nothing is stored where that is so already. */
 void gm_clients_write(const struct gm_clients *clients, uint32_t id,
                       const struct gm_client_record *is);
+/* The word without which nothing counts; what it is then is GM_CLIENTS_MAGIC. */
+uint64_t *gm_clients_made(const struct gm_clients *clients);
 void gm_clients_end(const struct gm_clients *clients, uint32_t id);
 
 void gm_client_settings_from(struct gm_client_settings *to, const struct gm_settings *from);

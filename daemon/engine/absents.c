@@ -439,6 +439,7 @@ int gm_absents_open(struct gm_absents *absents, struct gm_machine *machine, uint
     for (uint32_t i = 0; i < machine->n && error == 0; i++)
         gm_engine_awaited(machine->engines[i]);
     if (error == 0) { /* it is whole: now it takes the place of the one before */
+        gm_kept_mark(machine->kept, gm_clients_made(&machine->keep.clients), GM_CLIENTS_MAGIC);
         error = gm_kept_put(machine->kept, GM_KEPT_CLIENTS, 0, 0, 0, machine->keep.fd);
         if (error)
             snprintf(why, why_size, "the ledger of programs cannot be kept: %s", strerror(-error));

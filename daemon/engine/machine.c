@@ -152,6 +152,7 @@ void gm_machine_halt(struct gm_machine *machine)
 
 void gm_machine_close(struct gm_machine *machine)
 {
+    gm_kept_unmark(machine->kept, gm_clients_made(&machine->keep.clients));
     gm_keep_close(&machine->keep);
     for (uint32_t i = 0; i < machine->n; i++)
         gm_engine_close(machine->engines[i]);

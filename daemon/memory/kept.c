@@ -9,10 +9,18 @@
 #include "daemon/keeper/client.h"
 #include "daemon/keeper/held.h"
 
+struct mark {
+    uint64_t *word; /* NULL: none */
+    uint64_t value;
+};
+
 struct gm_kept {
     struct gm_keeper keeper;
     struct gm_held put;   /* descriptors of their owners */
     struct gm_held taken; /* ... that nobody has claimed: this table's */
+    bool is_left;         /* there never was a connection, or it was closed on purpose */
+    bool is_behind;       /* the keeper was not told of something that was put or dropped */
+    struct mark marks[GM_KEPT_MARKS];
 };
 
 /* Many items, told in as few messages as they fit in. */
@@ -35,6 +43,7 @@ int gm_kept_open(struct gm_kept **kept)
     if (!*kept)
         return -ENOMEM;
     (*kept)->keeper.fd = -1;
+    (*kept)->is_left = true;
     return 0;
 }
 
@@ -69,6 +78,44 @@ void gm_kept_close(struct gm_kept *kept)
     free(kept);
 }
 
+/* ---- marks ---- */
+
+static void set_behind(struct gm_kept *kept, bool is_behind)
+{
+    kept->is_behind = is_behind;
+    for (uint32_t i = 0; i < GM_KEPT_MARKS; i++)
+        if (kept->marks[i].word)
+            __atomic_store_n(kept->marks[i].word, is_behind ? 0 : kept->marks[i].value,
+                             __ATOMIC_SEQ_CST);
+}
+
+/* Something was put or dropped: was the keeper told? */
+static void look(struct gm_kept *kept)
+{
+    if (kept->keeper.fd < 0 && !kept->is_left && !kept->is_behind)
+        set_behind(kept, true);
+}
+
+void gm_kept_mark(struct gm_kept *kept, uint64_t *word, uint64_t value)
+{
+    for (uint32_t i = 0; kept && i < GM_KEPT_MARKS; i++) {
+        if (kept->marks[i].word)
+            continue;
+        kept->marks[i] = (struct mark){.word = word, .value = value};
+        __atomic_store_n(word, kept->is_behind ? 0 : value, __ATOMIC_SEQ_CST);
+        return;
+    }
+}
+
+void gm_kept_unmark(struct gm_kept *kept, const uint64_t *word)
+{
+    for (uint32_t i = 0; kept && i < GM_KEPT_MARKS; i++)
+        if (kept->marks[i].word == word)
+            kept->marks[i].word = NULL;
+}
+
+/* ---- the connection ---- */
+
 static int put_batch(struct gm_kept *kept, struct batch *batch)
 {
     const uint32_t n = batch->n;
@@ -80,8 +127,10 @@ int gm_kept_connect(struct gm_kept *kept, const char *path)
 {
     struct gm_keeper_item item;
     struct batch batch = {.n = 0};
-    gm_kept_disconnect(kept);
+    gm_kept_lose(kept);
     int error = gm_keeper_open(&kept->keeper, path);
+    if (error == 0)
+        kept->is_left = false;
     int fd = error == 0 ? gm_held_next(&kept->put, NULL, &item) : -1;
     for (; fd >= 0 && error == 0; fd = gm_held_next(&kept->put, &item, &item)) {
         batch.items[batch.n] = item;
@@ -92,7 +141,7 @@ int gm_kept_connect(struct gm_kept *kept, const char *path)
     if (error == 0)
         error = put_batch(kept, &batch);
     if (error)
-        gm_kept_disconnect(kept);
+        gm_kept_lose(kept);
     return error;
 }
 
@@ -134,10 +183,17 @@ int gm_kept_watch(const struct gm_kept *kept)
     return fd >= 0 ? fd : -errno;
 }
 
+void gm_kept_lose(struct gm_kept *kept)
+{
+    gm_keeper_close(&kept->keeper);
+}
+
 void gm_kept_disconnect(struct gm_kept *kept)
 {
-    if (kept)
-        gm_keeper_close(&kept->keeper);
+    if (!kept)
+        return;
+    kept->is_left = true;
+    gm_keeper_close(&kept->keeper);
 }
 
 void gm_kept_end(struct gm_kept *kept)
@@ -160,6 +216,7 @@ int gm_kept_put(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint
     int error = gm_held_reserve(&kept->put, &item) ? 0 : -ENOMEM;
     if (error == 0 && kept->keeper.fd >= 0)
         error = gm_keeper_put(&kept->keeper, &item, &fd, 1);
+    look(kept);
     if (error && error != -ENOTCONN)
         return error;
     const int before = gm_held_drop(&kept->taken, &item);
@@ -173,8 +230,10 @@ int gm_kept_put(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint
 void gm_kept_drop(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint32_t slot)
 {
     const struct gm_keeper_item item = key_of(kind, gpu, slot);
-    if (kept && gm_held_is_key(&item) && gm_held_drop(&kept->put, &item) >= 0)
-        gm_keeper_drop(&kept->keeper, &item, 1);
+    if (!kept || !gm_held_is_key(&item) || gm_held_drop(&kept->put, &item) < 0)
+        return;
+    gm_keeper_drop(&kept->keeper, &item, 1);
+    look(kept);
 }
 
 uint32_t gm_kept_room(const struct gm_kept *kept)
@@ -213,6 +272,9 @@ uint32_t gm_kept_next(const struct gm_kept *kept, enum gm_kept_kind kind, uint32
 
 void gm_kept_settle(struct gm_kept *kept)
 {
-    if (kept)
-        clear_taken(kept, true);
+    if (!kept)
+        return;
+    clear_taken(kept, true);
+    if (kept->keeper.fd >= 0)
+        set_behind(kept, false);
 }

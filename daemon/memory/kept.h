@@ -7,6 +7,10 @@
  * A new daemon takes what the keeper holds. Each owner then claims what is its own, and whatever
  * nobody claimed is dropped. When the keeper is lost, connecting to another one hands all over.
  *
+ * A keeper that was lost from sight may still hold what was dropped since, under a key that is used
+ * again. So the ledgers, which name what it holds by keys, are marked from the first thing that it
+ * was not told until it has all again.
+ *
  * Owns the table and the connection; the descriptors that were put are the owners'. Called by
  * everything of this folder that makes memory, by the engine and by main, on the loop thread. Calls
  * keeper/client and keeper/held.
@@ -58,6 +62,8 @@ bool gm_kept_is_connected(const struct gm_kept *kept);
 int gm_kept_watch(const struct gm_kept *kept);
 /* Close the connection: the keeper holds on, whatever is dropped after this. */
 void gm_kept_disconnect(struct gm_kept *kept);
+/* The keeper has ended, or is lost from sight: close the connection. */
+void gm_kept_lose(struct gm_kept *kept);
 /* Have the keeper close all and end. */
 void gm_kept_end(struct gm_kept *kept);
 
@@ -69,6 +75,13 @@ void gm_kept_end(struct gm_kept *kept);
  */
 int gm_kept_put(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint32_t slot,
                 uint64_t id, int fd);
+/*
+ * A word of a ledger: from now on it is `value` while the keeper holds nothing else in the place of
+ * what was put, and 0 while it may. At most GM_KEPT_MARKS. It is there until gm_kept_unmark.
+ */
+#define GM_KEPT_MARKS (GM_KEEPER_GPUS + 1u)
+void gm_kept_mark(struct gm_kept *kept, uint64_t *word, uint64_t value);
+void gm_kept_unmark(struct gm_kept *kept, const uint64_t *word);
 /* It need not outlive the daemon any more. What was not put is no mistake. */
 void gm_kept_drop(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint32_t slot);
 /* How many can be put in all; UINT32_MAX: nobody bounds them. */
@@ -81,7 +94,7 @@ int gm_kept_claim(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, ui
 /* The next slot behind `after` (GM_NONE: the first) that can be claimed; GM_NONE: no more. */
 uint32_t gm_kept_next(const struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu,
                       uint32_t after);
-/* Drop what nobody has claimed. */
+/* Drop what nobody has claimed: the keeper holds what was put, and nothing else, then. */
 void gm_kept_settle(struct gm_kept *kept);
 
 #endif

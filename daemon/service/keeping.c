@@ -159,7 +159,7 @@ static void on_hangup(uv_poll_t *poll, int status, int events)
     struct gm_keeping *keeping = poll->data;
     (void)status;
     (void)events;
-    gm_kept_disconnect(keeping->kept);
+    gm_kept_lose(keeping->kept);
     unwatch(keeping);
     uv_timer_start(&keeping->timer, keeping->timer.timer_cb, 0, AGAIN_MS);
 }

@@ -204,6 +204,44 @@ static void assert_hung_up(int fd)
     close(fd);
 }
 
+/* A word that is marked says whether what the keeper holds is what was put. */
+static void test_marks(void **state)
+{
+    (void)state;
+    struct gm_kept *kept = daemon_comes();
+    uint64_t ledger = 0, other = 5;
+    gm_kept_mark(kept, &ledger, 7);
+    assert_int_equal(ledger, 7);
+    put(kept, GM_KEPT_FRAME, 1, 1);
+    put(kept, GM_KEPT_FRAME, 2, 2);
+    gm_kept_lose(kept); /* it still holds frame 1 */
+    assert_int_equal(ledger, 7);
+    gm_kept_drop(kept, GM_KEPT_FRAME, 1, 1);
+    assert_int_equal(ledger, 0);
+    gm_kept_mark(kept, &other, 8);
+    assert_int_equal(other, 0);
+    put(kept, GM_KEPT_FRAME, 1, 3); /* the key again */
+    assert_int_equal(connect_to(kept), 0);
+    assert_int_equal(ledger, 0); /* it may hold more yet */
+    assert_int_equal(gm_kept_take(kept), 0);
+    gm_kept_settle(kept);
+    assert_int_equal(ledger, 7);
+    assert_int_equal(other, 8);
+    gm_kept_lose(kept);
+    put(kept, GM_KEPT_FRAME, 3, 3);
+    assert_int_equal(ledger, 0);
+    gm_kept_unmark(kept, &other);
+    assert_int_equal(connect_to(kept), 0);
+    assert_int_equal(gm_kept_take(kept), 0);
+    gm_kept_settle(kept);
+    assert_int_equal(ledger, 7);
+    assert_int_equal(other, 0);
+    gm_kept_disconnect(kept); /* on purpose: the next daemon takes what is there */
+    gm_kept_drop(kept, GM_KEPT_FRAME, 1, 2);
+    assert_int_equal(ledger, 7);
+    daemon_dies(kept);
+}
+
 /* The keeper is lost: another one gets all, also what was put while there was none. The same one
  * again: what was dropped meanwhile goes. */
 static void test_hand_over(void **state)
@@ -344,7 +382,8 @@ static void test_few_files(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {KEPT(test_next_daemon), KEPT(test_hand_over),
-                                       KEPT(test_full), KEPT(test_without), KEPT(test_few_files)};
+    const struct CMUnitTest tests[] = {KEPT(test_next_daemon), KEPT(test_marks),
+                                       KEPT(test_hand_over),   KEPT(test_full),
+                                       KEPT(test_without),     KEPT(test_few_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -348,7 +348,11 @@ static void test_head(void **state)
     assert_string_equal(read_it(0), "the ledger is of an older gpumuxd");
     *head = is;
     head->made = 0;
-    assert_string_equal(read_it(0), "it is no ledger, or was never finished");
+    assert_string_equal(
+        read_it(0),
+        "the ledger was never finished, or the keeper was lost from sight when it was left");
+    head->magic++;
+    assert_string_equal(read_it(0), "it is no ledger");
     *head = is;
     *gm_ledger_out(&ledger) = GM_LEDGER_UNCOUNTED;
     assert_string_equal(read_it(0), "the driver did not count what was copied out");

@@ -208,7 +208,10 @@ static void test_head(void **state)
     *head = is;
     head->made = 0;
     assert_string_equal(open_it(bytes, CLIENTS),
-                        "it is no ledger of programs, or was never finished");
+                        "the ledger of programs was never finished, or the keeper was lost from "
+                        "sight when it was left");
+    head->magic++;
+    assert_string_equal(open_it(bytes, CLIENTS), "it is no ledger of programs");
     *head = is;
 }
 

@@ -105,6 +105,7 @@ int gm_engine_begin_ledger(struct gm_engine *engine)
         if (at != GM_NONE)
             gm_ledger_share_allocation(&engine->ledger.is, at, share->id, share->nonce);
     }
+    gm_kept_mark(engine->config.kept, gm_ledger_made(&engine->ledger.is), GM_LEDGER_MAGIC);
     const int error = gm_kept_put(engine->config.kept, GM_KEPT_LEDGER, engine->config.index,
                                   generation & 1, generation, engine->ledger.fd);
     if (error == 0)
@@ -119,6 +120,7 @@ void gm_engine_close_ledger(struct gm_engine *engine)
     gm_table_keep_ledger(engine->table, &(struct gm_ledger){0});
     gm_kept_drop(engine->config.kept, GM_KEPT_LEDGER, engine->config.index,
                  engine->ledger.generation & 1);
+    gm_kept_unmark(engine->config.kept, gm_ledger_made(&engine->ledger.is));
     engine->cuda.cuMemHostUnregister((char *)engine->ledger.memory + GM_LEDGER_PAGE);
     gm_engine_end_ledger(engine->ledger.fd, engine->ledger.memory, engine->ledger.bytes);
     engine->ledger.memory = NULL;
