@@ -565,12 +565,19 @@ static bool is_match(const struct gm_set_request *request, const struct gm_clien
             gm_command_matches(request->command, client->name));
 }
 
+/* Who has yet to come back has no place in the scheduler. */
+static bool can_be_set(const struct gm_app *app)
+{
+    return app->state == GM_APP_LOST ? app->session != NULL
+                                     : app->state != GM_APP_UNUSED && app->state != GM_APP_GONE;
+}
+
 /* Who selects one of a group selects all of it. */
 static bool is_selected(const struct gm_engine *engine, uint32_t id,
                         const struct gm_set_request *request)
 {
     const struct gm_app *app = &engine->apps[id];
-    if (app->state == GM_APP_UNUSED || app->state == GM_APP_GONE || app->state == GM_APP_LOST)
+    if (!can_be_set(app))
         return false;
     const struct gm_client *client = gm_group_clients(app->client->group);
     while (client && !(client->session && is_match(request, client)))
@@ -873,7 +880,7 @@ void gm_engine_take_tuning(struct gm_engine *engine, const struct gm_engine_tuni
     config->best_effort_share = tuning->best_effort_share;
     for (uint32_t id = 0; id < config->max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
-        if (app->state == GM_APP_UNUSED || app->state == GM_APP_GONE || app->state == GM_APP_LOST)
+        if (!can_be_set(app))
             continue;
         const struct gm_settings admin = app->policy.admin, own = app->policy.own;
         const bool is_news = app->policy.is_unsure && !is_unsure(engine, id);

@@ -506,10 +506,12 @@ static void on_allocated(struct program *p, const struct gm_msg_allocated *answe
 
 static void on_taken(struct program *p, const struct gm_msg_taken *taken)
 {
-    struct region *region = &p->regions[map_of(p, taken->va)->region];
-    require(map_of(p, taken->va)->region != NO_REGION && region->state == REGION_SPARE &&
-                program_va(region->first) == taken->va,
-            "TAKEN names no spare");
+    struct region *region = &p->regions[map_of(p, taken->va)->region % REGIONS];
+    const bool is_spare = map_of(p, taken->va)->region != NO_REGION &&
+                          region->state == REGION_SPARE && program_va(region->first) == taken->va;
+    if (!is_spare && p->is_trying != 0)
+        return; /* a new daemon says again what the one before may have said */
+    require(is_spare, "TAKEN names no spare");
     require(atomic_load(&p->stat->spares[region->spare]) == (region->word | GM_SPARE_BUSY),
             "a spare was taken that the word does not say");
     atomic_store(&p->stat->spares[region->spare], 0);
@@ -1752,7 +1754,8 @@ static void on_again(void *arg, uint64_t life, uint64_t daemon)
     }
     struct gm_client *client = machine.daemon.clients[p->app];
     uint32_t n = list_holds(p, holds);
-    if ((!client || client->pid != p->pid) && n == 0) { /* WELCOME was sent, and its record not written */
+    if ((!client || client->pid != p->pid) &&
+        n == 0) { /* WELCOME was sent, and its record not written */
         refused(p);
         return;
     }
@@ -1770,12 +1773,14 @@ static void on_again(void *arg, uint64_t life, uint64_t daemon)
     trace(is_running ? "program %lu comes back, %lu frames, and runs"
                      : "program %lu comes back, %lu frames",
           p->number, n, 0);
-    if (is_refused)
+    if (is_refused) {
         refused(p);
-    else if (!is_hostile)
+    } else if (!is_hostile) {
+        memset(p->members, 0, sizeof p->members); /* checks.c knew it under the daemon before */
         go_on(p, client, holds, n, is_running);
-    else
+    } else {
         machine_at(machine.now + GM_MS, on_again, p, life, daemon);
+    }
 }
 
 void programs_try_again(void)
