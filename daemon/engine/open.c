@@ -88,7 +88,17 @@ static int check_compute_mode(const struct gm_engine *engine, char *why, size_t 
     return -ENOTSUP;
 }
 
-static int open_gpu(struct gm_engine *engine, const struct gm_old *old, char *why, size_t why_size)
+/* What the daemon before left is read behind the claim of the GPU, which ends with its process. */
+static int find_old(const struct gm_engine *engine, struct gm_old *old, char *why, size_t why_size)
+{
+    const char *wrong = gm_old_find(old, &engine->config);
+    if (!wrong)
+        return 0;
+    snprintf(why, why_size, "%s", wrong);
+    return -EBADMSG;
+}
+
+static int open_gpu(struct gm_engine *engine, struct gm_old *old, char *why, size_t why_size)
 {
     const struct gm_cuda *cuda = &engine->cuda;
     int count = 0, has_vmm = 0, has_fds = 0, has_host = 1;
@@ -139,6 +149,8 @@ static int open_gpu(struct gm_engine *engine, const struct gm_old *old, char *wh
     int error = check_compute_mode(engine, why, why_size);
     if (error == 0)
         error = claim_gpu(engine, why, why_size);
+    if (error == 0)
+        error = find_old(engine, old, why, why_size);
     if (error)
         return error;
     check_kernel_limit(engine);
@@ -520,18 +532,13 @@ free_memory:
 int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engine_config *config,
                    char *why, size_t why_size)
 {
-    struct gm_old old;
-    const char *wrong = gm_old_find(&old, config);
-    int error = 0;
-    if (!wrong)
-        error = open_engine(out, loop, config, &old, why, why_size);
-    if (error == -EBADMSG)
-        wrong = why;
-    if (wrong) {
+    struct gm_old old = {.copy = NULL};
+    int error = open_engine(out, loop, config, &old, why, why_size);
+    if (error == -EBADMSG) {
         gm_log(GM_LOG_ERROR,
                "GPU %d: the memory of programs that the daemon before had is given back, as it "
                "cannot be taken over: %s",
-               config->gpu, wrong);
+               config->gpu, why);
         gm_old_close(&old);
         gm_old_drop(config);
         error = open_engine(out, loop, config, &old, why, why_size);

@@ -27,7 +27,7 @@
 /* With its slot. The GPU is the engine's index; 0 for what is the machine's. */
 enum gm_kept_kind {
     GM_KEPT_LEASE = GM_KEEPER_LEASE, /* a client's pidfd: its id */
-    GM_KEPT_LIFELINE,                /* the writing end of the pipe that WELCOME carries: 0 */
+    GM_KEPT_LIFELINE,                /* of enum gm_lifeline */
     GM_KEPT_CLIENTS,                 /* the machine's ledger: 0 */
     GM_KEPT_LEDGER,                  /* a GPU's: its generation & 1; id: the generation */
     GM_KEPT_FRAME,                   /* the table's frame; id: on the wire */
@@ -37,6 +37,10 @@ enum gm_kept_kind {
     GM_KEPT_STAT,                    /* a client's stat area: its id */
 };
 _Static_assert(GM_KEPT_STAT < GM_KEEPER_KINDS, "kinds of the keeper");
+
+/* Who is alive: both ends of the pipe that WELCOME carries, the programs' and the daemon's, and a
+ * pidfd of the daemon (id: its number). */
+enum gm_lifeline { GM_LIFELINE_PROGRAMS, GM_LIFELINE_OWN, GM_LIFELINE_DAEMON };
 
 struct gm_kept;
 

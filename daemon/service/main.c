@@ -30,6 +30,7 @@
 #include "common/notify.h"
 #include "common/standard.h"
 #include "common/text.h"
+#include "daemon/service/before.h"
 #include "daemon/service/control.h"
 #include "daemon/engine/absents.h"
 #include "daemon/engine/machine.h"
@@ -53,6 +54,9 @@
 #define FILES_WANTED 8192u
 /* Enough for 256 GiB in frames of 2 MiB. The table takes 1 MiB of kernel memory. */
 #define FILES_AT_ONCE 131072u
+
+/* The daemon before has so long to end. Longer, and its driver hangs: its copies may go on. */
+#define BEFORE_NS (30 * GM_S)
 
 /* Writes the log lines that log.c holds back. The timer runs only while there are some. */
 struct log_clock {
@@ -299,17 +303,15 @@ static void name_mps(const struct gm_options *options, char *path, size_t size)
 
 /*
  * The lifeline. Programs have its reading end; the daemon and the keeper the other: it hangs up
- * when neither process is there, and with them the memory that programs have from them. Without a
- * keeper it is made first, for a dying process closes its files in the order of their numbers.
+ * when neither process is there, and with them the memory that programs have from them.
  */
-enum { LIFELINE_PROGRAMS, LIFELINE_OWN };
 
 /* That of the daemon before, if programs have it. 0 or -errno. */
 static int keep_lifeline(struct gm_kept *kept, int lifeline[2])
 {
     uint64_t id;
-    const int programs = gm_kept_claim(kept, GM_KEPT_LIFELINE, 0, LIFELINE_PROGRAMS, &id);
-    const int own = gm_kept_claim(kept, GM_KEPT_LIFELINE, 0, LIFELINE_OWN, &id);
+    const int programs = gm_kept_claim(kept, GM_KEPT_LIFELINE, 0, GM_LIFELINE_PROGRAMS, &id);
+    const int own = gm_kept_claim(kept, GM_KEPT_LIFELINE, 0, GM_LIFELINE_OWN, &id);
     if (programs >= 0 && own >= 0) {
         close(lifeline[0]);
         close(lifeline[1]);
@@ -317,8 +319,8 @@ static int keep_lifeline(struct gm_kept *kept, int lifeline[2])
         lifeline[1] = own;
         return 0;
     }
-    const int error = gm_kept_put(kept, GM_KEPT_LIFELINE, 0, LIFELINE_PROGRAMS, 0, lifeline[0]);
-    return error ? error : gm_kept_put(kept, GM_KEPT_LIFELINE, 0, LIFELINE_OWN, 0, lifeline[1]);
+    const int error = gm_kept_put(kept, GM_KEPT_LIFELINE, 0, GM_LIFELINE_PROGRAMS, 0, lifeline[0]);
+    return error ? error : gm_kept_put(kept, GM_KEPT_LIFELINE, 0, GM_LIFELINE_OWN, 0, lifeline[1]);
 }
 
 static void end_lifeline(const int lifeline[2])
@@ -348,8 +350,12 @@ static int begin_keeping(struct gm_keeping *keeping, struct gm_kept *kept, const
     if (error)
         return error;
     error = gm_kept_take(kept);
-    if (error == 0)
+    if (error == 0) {
+        error = gm_before_wait(kept, BEFORE_NS, why, size);
+        if (error)
+            return error;
         error = keep_lifeline(kept, lifeline);
+    }
     if (error)
         snprintf(why, size, "what gpumux-keeper holds cannot be taken over: %s", strerror(-error));
     return error;
@@ -363,14 +369,14 @@ static bool is_handed_on(const struct signals *signals)
 }
 
 /* End as one that is killed: what is ended in order is taken from the programs, and they wait for
- * the next daemon. */
+ * the next daemon. The socket's lock ends with the process: until then copies are under way. */
 static _Noreturn void hand_on(const struct signals *signals, struct gm_server *server,
                               struct gm_past *past, struct gm_journal *journal)
 {
     gm_log(GM_LOG_INFO, "stopped: %u apps go on, or wait for the next daemon",
            gm_sessions_apps(signals->sessions) + gm_absents_count(signals->absents));
     gm_kept_disconnect(signals->kept);
-    gm_server_stop(server);
+    gm_server_leave(server);
     gm_past_close(past);
     for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
         gm_record_close(journal->gpu[i].record);

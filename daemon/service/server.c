@@ -297,7 +297,7 @@ static void refuse_backlog(int listener)
     }
 }
 
-void gm_server_stop(struct gm_server *server)
+void gm_server_leave(struct gm_server *server)
 {
     struct stat found;
     if (server->is_bound) {
@@ -313,6 +313,11 @@ void gm_server_stop(struct gm_server *server)
         uv_close((uv_handle_t *)&server->pause, NULL);
         server->is_watched = false;
     }
+}
+
+void gm_server_stop(struct gm_server *server)
+{
+    gm_server_leave(server);
     drop_lock(server);
 }
 

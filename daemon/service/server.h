@@ -40,6 +40,9 @@ int gm_server_listen(struct gm_server *server, uv_loop_t *loop, struct gm_sessio
  * closed.
  */
 void gm_server_stop(struct gm_server *server);
+/* The same, but the lock stays until the process ends: so no other daemon takes this one's place
+ * before. */
+void gm_server_leave(struct gm_server *server);
 void gm_server_free(struct gm_server *server);
 
 #endif
