@@ -229,6 +229,13 @@ static void test_mapper(void **state)
     assert_int_equal(made->chunks[0].state, GM_CHUNK_AWAY);
     assert_int_equal(made->frames[frame].state, GM_FRAME_USED);
     assert_int_equal(made->frames[frame].mapper, 1);
+    /* Both are back, and the copy out fails: the frame is its chunk's alone again. */
+    assert_null(read_it(8));
+    gm_table_set_lost(made, 0, false);
+    gm_table_set_lost(made, 1, false);
+    assert_true(gm_table_undo(made, 0));
+    assert_int_equal(made->frames[frame].mapper, 0);
+    assert_null(gm_table_check(made));
     /* Data that rests is in no frame of another program's. */
     gm_ledger_set_place(&ledger, 0,
                         &(struct gm_ledger_place){.where = GM_LEDGER_IN_FRAME, .index = frame});
