@@ -75,6 +75,8 @@ static int start(struct gm_keeping *keeping)
     posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSID);
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    /* A file of the driver would keep the daemon's context, with its copies, beyond its end. */
+    posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
     error = -posix_spawn(&keeping->child, program, &files, &how, arguments, environment);
     if (error)
         keeping->child = 0;
