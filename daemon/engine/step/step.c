@@ -179,6 +179,7 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
     case GM_INPUT_AWAITED:
         gm_engine_give_up_rest(engine);
         gm_engine_leave_again(engine);
+        gm_engine_follow_budget(engine, GM_WHY_NONE); /* from now on: nobody may join */
         break;
     case GM_INPUT_RETURN:
         error =
