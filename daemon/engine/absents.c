@@ -38,28 +38,36 @@ struct census {
 
 /* ---- the ledger of the daemon before ---- */
 
-/* A copy; NULL: there is none, or it cannot be read. */
-static void *copy_of(int fd, size_t *bytes)
+/* A copy, which the caller frees; NULL: it is none. 0, or -errno: it cannot be read now. */
+static int copy_of(int fd, void **out, size_t *bytes)
 {
     struct stat is;
     size_t got = 0;
-    if (fd < 0 || fstat(fd, &is) != 0 || is.st_size <= 0 ||
-        (uint64_t)is.st_size > gm_clients_size(CLIENTS_MOST))
-        return NULL;
+    int error = 0;
+    *out = NULL;
+    if (fstat(fd, &is) != 0)
+        return -errno;
+    if (is.st_size <= 0 || (uint64_t)is.st_size > gm_clients_size(CLIENTS_MOST))
+        return 0;
     *bytes = (size_t)is.st_size;
     char *copy = aligned_alloc(GM_LEDGER_PAGE, (*bytes | (GM_LEDGER_PAGE - 1)) + 1);
-    while (copy && got < *bytes) {
+    if (!copy)
+        return -ENOMEM;
+    while (got < *bytes) {
         const ssize_t n = pread(fd, copy + got, *bytes - got, (off_t)got);
         if (n < 0 && errno == EINTR)
             continue;
+        if (n < 0)
+            error = -errno;
         if (n <= 0)
             break;
         got += (size_t)n;
     }
-    if (copy && got == *bytes)
-        return copy;
-    free(copy);
-    return NULL;
+    if (got == *bytes)
+        *out = copy;
+    else
+        free(copy);
+    return error;
 }
 
 /* The process that a pidfd is of; 0: it has ended. */
@@ -308,8 +316,12 @@ static int find_all(struct gm_absents *absents, int fd, uint64_t since, char *wh
     struct gm_client_record record;
     struct census census = {0};
     size_t bytes = 0;
-    int error = 0;
-    void *copy = copy_of(fd, &bytes);
+    void *copy;
+    int error = copy_of(fd, &copy, &bytes);
+    if (error) { /* another start may do better: the keeper holds on */
+        snprintf(why, why_size, "the ledger of programs cannot be read now: %s", strerror(-error));
+        return error;
+    }
     const char *wrong = copy ? gm_clients_open(&clients, copy, bytes, CLIENTS_MOST)
                              : "the ledger of programs cannot be read";
     for (uint32_t id = 0; id < machine->max_apps && error == 0; id++) {

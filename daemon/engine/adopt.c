@@ -16,6 +16,7 @@
  */
 #include "daemon/engine/adopt.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,13 @@
 #include "daemon/engine/act/ledger.h"
 #include "daemon/engine/step/shares.h"
 #include "daemon/memory/kept.h"
+
+/* The ledger is not to blame: what it names stays with the keeper, for another start. */
+static const char *not_now(struct gm_old *old, const char *why)
+{
+    old->is_sound = true;
+    return why;
+}
 
 /* ---- the ledger ---- */
 
@@ -56,16 +64,20 @@ static int claim_newest(const struct gm_engine_config *config, uint64_t *generat
 static const char *copy_ledger(struct gm_old *old, int fd, size_t *bytes)
 {
     struct stat is;
-    if (fstat(fd, &is) != 0 || is.st_size <= 0)
-        return "the ledger cannot be read";
+    if (fstat(fd, &is) != 0)
+        return not_now(old, "the ledger cannot be read");
+    if (is.st_size <= 0)
+        return "the ledger is empty";
     *bytes = (size_t)is.st_size;
     old->copy = malloc(*bytes);
     if (!old->copy)
-        return "there is no memory for the ledger";
+        return not_now(old, "there is no memory for the ledger");
     for (size_t at = 0; at < *bytes;) {
         const ssize_t n = pread(fd, (char *)old->copy + at, *bytes - at, (off_t)at);
-        if (n <= 0)
-            return "the ledger cannot be read";
+        if (n == 0)
+            return "the ledger is cut off";
+        if (n < 0)
+            return not_now(old, "the ledger cannot be read");
         at += (size_t)n;
     }
     return NULL;
@@ -74,7 +86,7 @@ static const char *copy_ledger(struct gm_old *old, int fd, size_t *bytes)
 const char *gm_old_find(struct gm_old *old, const struct gm_engine_config *config)
 {
     struct gm_ledger most = {
-        .max_apps = config->max_apps, .max_chunks = GM_NONE - 1, .max_frames = GM_NONE - 1};
+        .max_apps = GM_LEDGER_APPS, .max_chunks = GM_NONE - 1, .max_frames = GM_NONE - 1};
     size_t bytes = 0;
     *old = (struct gm_old){.copy = NULL};
     const int fd = claim_newest(config, &old->generation);
@@ -86,6 +98,8 @@ const char *gm_old_find(struct gm_old *old, const struct gm_engine_config *confi
     close(fd);
     if (!wrong)
         wrong = gm_ledger_open(&old->ledger, old->copy, bytes, &most);
+    if (!wrong && old->ledger.max_apps > config->max_apps)
+        wrong = not_now(old, "--max-apps is lower than it was");
     if (wrong) {
         gm_old_close(old);
         return wrong;
@@ -102,7 +116,7 @@ const char *gm_old_find(struct gm_old *old, const struct gm_engine_config *confi
 void gm_old_close(struct gm_old *old)
 {
     free(old->copy);
-    *old = (struct gm_old){.copy = NULL};
+    *old = (struct gm_old){.is_sound = old->is_sound};
 }
 
 void gm_old_drop(const struct gm_engine_config *config)
@@ -136,7 +150,7 @@ static const char *adopt_table(struct gm_old *old, struct gm_engine *engine,
     adoption->scratch = calloc(gm_adoption_words(old->ledger.max_chunks, adoption->pages),
                                sizeof *adoption->scratch);
     if (!adoption->scratch)
-        return "there is no memory for it";
+        return not_now(old, "there is no memory for it");
     const char *wrong = gm_table_adopt(engine->table, adoption);
     free(adoption->scratch);
     return wrong;
@@ -153,7 +167,8 @@ static const char *fault(struct gm_adoption *at, enum gm_ledger_kind kind, uint3
 }
 
 /* Frames on the GPU. */
-static const char *import_frames(struct gm_engine *engine, struct gm_adoption *at)
+static const char *import_frames(struct gm_old *old, struct gm_engine *engine,
+                                 struct gm_adoption *at)
 {
     struct gm_table *table = engine->table;
     for (uint32_t i = 0; i < table->max_frames; i++) {
@@ -164,12 +179,16 @@ static const char *import_frames(struct gm_engine *engine, struct gm_adoption *a
         const int fd =
             gm_kept_claim(engine->config.kept, GM_KEPT_FRAME, engine->config.index, i, &id);
         if (fd >= 0) {
-            if (id > UINT32_MAX ||
-                gm_frames_import(&engine->frames, i, gm_class_bytes(frame->class), fd,
+            if (id > UINT32_MAX)
+                return fault(at, GM_LEDGER_FRAME, i, "a frame has no name");
+            if (gm_frames_import(&engine->frames, i, gm_class_bytes(frame->class), fd,
                                  (uint32_t)id) != CUDA_SUCCESS)
-                return fault(at, GM_LEDGER_FRAME, i, "the memory of a frame cannot be had");
+                return not_now(
+                    old, fault(at, GM_LEDGER_FRAME, i, "the memory of a frame cannot be had"));
             continue;
         }
+        if (gm_kept_next(engine->config.kept, GM_KEPT_FRAME, engine->config.index, i - 1) == i)
+            return not_now(old, "there is no memory for it"); /* held, and not to be claimed */
         if (frame->chunk != GM_NONE || frame->share != 0)
             return fault(at, GM_LEDGER_FRAME, i, "a frame with data is not held");
         if (frame->state == GM_FRAME_FREE)
@@ -198,24 +217,26 @@ static uint32_t *list_owners(const struct gm_engine *engine)
     return owners;
 }
 
-/* Pinned memory. What cannot be had is missed by the copies that lie in it. */
-static const char *import_pieces(struct gm_engine *engine)
+/* Pinned memory. */
+static const char *import_pieces(struct gm_old *old, struct gm_engine *engine)
 {
     struct gm_kept *kept = engine->config.kept;
     const uint32_t index = engine->config.index;
     uint32_t *owners = list_owners(engine);
+    int error = 0;
     if (!owners)
-        return "there is no memory for it";
-    for (uint32_t page = gm_kept_next(kept, GM_KEPT_PIECE, index, GM_NONE); page != GM_NONE;
-         page = gm_kept_next(kept, GM_KEPT_PIECE, index, page)) {
+        return not_now(old, "there is no memory for it");
+    for (uint32_t page = gm_kept_next(kept, GM_KEPT_PIECE, index, GM_NONE);
+         page != GM_NONE && error != -EIO; page = gm_kept_next(kept, GM_KEPT_PIECE, index, page)) {
         uint64_t id = 0;
         const int fd = gm_kept_claim(kept, GM_KEPT_PIECE, index, page, &id);
-        if (fd >= 0)
-            gm_hostpool_adopt(&engine->pool, page, fd, id <= UINT32_MAX ? (uint32_t)id : 0,
-                              page < gm_hostpool_pages(&engine->pool) ? owners[page] : GM_NONE);
+        error = fd >= 0 ? gm_hostpool_adopt(
+                              &engine->pool, page, fd, id <= UINT32_MAX ? (uint32_t)id : 0,
+                              page < gm_hostpool_pages(&engine->pool) ? owners[page] : GM_NONE)
+                        : -EIO;
     }
     free(owners);
-    return NULL;
+    return error == -EIO ? not_now(old, "pinned memory cannot be had") : NULL;
 }
 
 /* The pages of each copy below the GPU, and of each that is on its way there. */
@@ -235,7 +256,8 @@ static const char *adopt_pages(struct gm_engine *engine, struct gm_adoption *at)
 }
 
 /* Host frames, whose memory is pinned memory's. */
-static const char *export_frames(struct gm_engine *engine, struct gm_adoption *at)
+static const char *export_frames(struct gm_old *old, struct gm_engine *engine,
+                                 struct gm_adoption *at)
 {
     struct gm_table *table = engine->table;
     for (uint32_t i = 0; i < table->max_frames; i++) {
@@ -249,8 +271,11 @@ static const char *export_frames(struct gm_engine *engine, struct gm_adoption *a
         if (is_there && gm_frames_adopt_again(&engine->frames, i, &engine->pool, frame->page,
                                               table->pools[frame->pool].uid) == CUDA_SUCCESS)
             continue;
-        if (frame->chunk != GM_NONE || frame->share != 0 || is_there)
-            return fault(at, GM_LEDGER_FRAME, i, "the memory of a host frame cannot be had");
+        if (is_there)
+            return not_now(
+                old, fault(at, GM_LEDGER_FRAME, i, "the memory of a host frame cannot be had"));
+        if (frame->share != 0)
+            return fault(at, GM_LEDGER_FRAME, i, "a host frame with data is not held");
         gm_table_end_frame(table, i);
     }
     return NULL;
@@ -266,17 +291,22 @@ static const char *adopt_shares(struct gm_old *old, struct gm_engine *engine)
             error = gm_engine_adopt_share(engine, at, &is);
     if (error == 0)
         error = gm_engine_adopt_orphans(engine);
-    return error ? "there is no memory for what is shared" : NULL;
+    return error ? not_now(old, "there is no memory for what is shared") : NULL;
 }
 
 /* ---- the whole ---- */
 
-static void copy_chains(const struct gm_old *old, const struct gm_ledger *ledger)
+/* False: a tier is smaller than it was. */
+static bool copy_chains(const struct gm_old *old, const struct gm_ledger *ledger)
 {
+    for (unsigned tier = GM_TIER_PINNED; tier <= GM_TIER_DISK; tier++)
+        if (ledger->pages[tier] < old->ledger.pages[tier])
+            return false;
     for (unsigned tier = GM_TIER_PINNED; tier <= GM_TIER_DISK; tier++)
         memcpy(gm_ledger_chains(ledger, (enum gm_tier)tier),
                gm_ledger_chains(&old->ledger, (enum gm_tier)tier),
                old->ledger.pages[tier] * sizeof(uint32_t));
+    return true;
 }
 
 const char *gm_old_adopt(struct gm_old *old, struct gm_engine *engine, char *text, size_t size)
@@ -284,19 +314,22 @@ const char *gm_old_adopt(struct gm_old *old, struct gm_engine *engine, char *tex
     static const char *const kinds[] = {"app", "allocation", "chunk", "frame"};
     struct gm_adoption at = {.kind = GM_LEDGER_KINDS};
     if (old->ledger.gpu != gm_engine_gpu_number(engine))
-        return "it is another GPU's";
-    if (!engine->ledger.memory)
-        return "there is no ledger for it now";
-    copy_chains(old, &engine->ledger.is);
+        snprintf(text, size, "%s", not_now(old, "it was another GPU: choose with --gpu as before"));
+    else if (!engine->ledger.memory)
+        snprintf(text, size, "%s", not_now(old, "the GPU cannot reach a ledger"));
+    else if (!copy_chains(old, &engine->ledger.is))
+        snprintf(text, size, "%s", not_now(old, "a tier is smaller than it was"));
+    if (old->is_sound)
+        return text;
     const char *wrong = adopt_table(old, engine, &at);
     if (!wrong)
-        wrong = import_frames(engine, &at);
+        wrong = import_frames(old, engine, &at);
     if (!wrong)
-        wrong = import_pieces(engine);
+        wrong = import_pieces(old, engine);
     if (!wrong)
         wrong = adopt_pages(engine, &at);
     if (!wrong)
-        wrong = export_frames(engine, &at);
+        wrong = export_frames(old, engine, &at);
     if (!wrong)
         wrong = adopt_shares(old, engine);
     if (!wrong)

@@ -22,9 +22,20 @@
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/shares.h"
+#include "daemon/memory/kept.h"
 #include "daemon/memory/limits.h"
 
 /* ---- opening and closing ---- */
+
+/* A GPU that the daemon before had, and this one has not, would lose all that programs have there.
+ */
+static bool has_more_gpus(struct gm_kept *kept, uint32_t n)
+{
+    for (uint32_t i = n; i < GM_GPUS_MAX; i++)
+        if (gm_kept_next(kept, GM_KEPT_LEDGER, i, GM_NONE) != GM_NONE)
+            return true;
+    return false;
+}
 
 int gm_machine_find_gpus(uint32_t gpus[GM_GPUS_MAX], uint32_t *n, char *why, size_t why_size)
 {
@@ -64,6 +75,12 @@ int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop, const struct gm
         (struct gm_machine){.loop = loop, .outlet = all->outlet, .max_apps = all->max_apps, .n = n};
     gm_limits_read(&limits, "");
     error = gm_limits_fit(&limits, &config.pinned, config.paged, why, why_size);
+    if (error == 0 && has_more_gpus(all->kept, n)) {
+        snprintf(why, why_size,
+                 "programs have memory on more GPUs than these: choose with --gpu as before, or "
+                 "end gpumux-keeper, and what they have is lost");
+        error = -EAGAIN;
+    }
     if (error == 0)
         error = gm_host_open(&machine->host, &config, n, why, why_size);
     if (error)
@@ -100,6 +117,7 @@ int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop, const struct gm
 close_binds:
     gm_binds_close(&machine->binds);
 close_engines:
+    gm_kept_disconnect(all->kept); /* it holds on, for the next start */
     while (opened > 0)
         gm_engine_close(machine->engines[--opened]);
     free(machine->clients);

@@ -88,14 +88,26 @@ static int check_compute_mode(const struct gm_engine *engine, char *why, size_t 
     return -ENOTSUP;
 }
 
+/* -EBADMSG: what the ledger names is given back; -EAGAIN: the start fails, and it stays. */
+static int refuse(const struct gm_engine *engine, const struct gm_old *old, const char *wrong,
+                  char *why, size_t why_size)
+{
+    if (!old->is_sound) {
+        snprintf(why, why_size, "%s", wrong);
+        return -EBADMSG;
+    }
+    snprintf(why, why_size,
+             "what programs have on GPU %d cannot be taken over now: %s; mend that and start "
+             "again, or end gpumux-keeper, and what they have is lost",
+             engine->config.gpu, wrong);
+    return -EAGAIN;
+}
+
 /* What the daemon before left is read behind the claim of the GPU, which ends with its process. */
 static int find_old(const struct gm_engine *engine, struct gm_old *old, char *why, size_t why_size)
 {
     const char *wrong = gm_old_find(old, &engine->config);
-    if (!wrong)
-        return 0;
-    snprintf(why, why_size, "%s", wrong);
-    return -EBADMSG;
+    return wrong ? refuse(engine, old, wrong, why, why_size) : 0;
 }
 
 static int open_gpu(struct gm_engine *engine, struct gm_old *old, char *why, size_t why_size)
@@ -339,17 +351,16 @@ static void check_large_pages(void)
 
 /*
  * Whether what this GPU has can outlive the daemon: there is a keeper, and host memory has handles,
- * each with a file. Else nothing of it is kept.
+ * each with a file. Else nothing of it is kept: that is no start if a daemon before kept something.
  */
-static void check_keeping(struct gm_engine *engine)
+static int check_keeping(struct gm_engine *engine, struct gm_old *old, char *text, size_t size)
 {
     const uint64_t slabs = engine->host->pinned / GM_SLAB_BYTES;
+    const bool has_keeper = gm_kept_is_connected(engine->config.kept);
     const char *why = NULL;
-    if (!gm_kept_is_connected(engine->config.kept)) {
-        engine->config.kept = NULL;
-        return;
-    }
-    if (engine->pool.is_registered)
+    if (!has_keeper)
+        why = "gpumux-keeper does not answer";
+    else if (engine->pool.is_registered)
         why = "it has no memory handles on the host";
     else if (!gm_files_hold_slabs((uint32_t)gm_least(slabs, UINT32_MAX),
                                   gm_kept_room(engine->config.kept)))
@@ -361,11 +372,17 @@ static void check_keeping(struct gm_engine *engine)
     if (!why) {
         if (engine->config.paged > 0 && engine->config.index == 0)
             check_large_pages();
-        return;
+        return 0;
     }
-    gm_log(GM_LOG_WARN, "what programs have on GPU %d does not outlive this daemon: %s",
-           engine->config.gpu, why);
+    if (old->ledger.words) {
+        old->is_sound = true;
+        return refuse(engine, old, why, text, size);
+    }
+    if (has_keeper)
+        gm_log(GM_LOG_WARN, "what programs have on GPU %d does not outlive this daemon: %s",
+               engine->config.gpu, why);
     engine->config.kept = NULL;
+    return 0;
 }
 
 bool gm_engine_can_outlive(const struct gm_engine *engine)
@@ -399,12 +416,8 @@ static int take_over(struct gm_engine *engine, struct gm_old *old, char *why, si
 {
     char text[128];
     const char *wrong = gm_old_adopt(old, engine, text, sizeof text);
-    if (wrong) {
-        snprintf(why, why_size, "%s", wrong);
-        destroy_frames(engine);
-        gm_engine_close_shares(engine);
-        return -EBADMSG;
-    }
+    if (wrong)
+        return refuse(engine, old, wrong, why, why_size);
     /* What is not there of what the ledger says was free already. */
     const uint64_t has = engine->table->allocated;
     if (engine->is_budget_auto)
@@ -448,7 +461,9 @@ static int open_engine(struct gm_engine **out, uv_loop_t *loop,
     if (error)
         goto close_cuda;
     gm_hostpool_bound(&engine->pool, gm_host_limit_of);
-    check_keeping(engine);
+    error = check_keeping(engine, old, why, why_size);
+    if (error)
+        goto close_pool;
     const struct gm_stores_config stores = {.paged =
                                                 size_of(engine->config.paged, old, GM_TIER_PAGED),
                                             .disk_dir = engine->config.disk_dir,
@@ -477,8 +492,12 @@ static int open_engine(struct gm_engine **out, uv_loop_t *loop,
     gm_frames_keep(&engine->frames, engine->config.kept, engine->config.index);
     if (error == 0 && old->ledger.words)
         error = take_over(engine, old, why, why_size);
-    if (error == -EBADMSG)
+    if (error == -EBADMSG || error == -EAGAIN) {
+        leave_kept(config, error);
+        destroy_frames(engine);
+        gm_engine_close_shares(engine);
         goto close_mover;
+    }
     gm_engine_watch_table(engine); /* what is adopted has not happened now */
     if (error == 0)
         error = gm_engine_begin_ledger(engine);
@@ -543,6 +562,8 @@ int gm_engine_open(struct gm_engine **out, uv_loop_t *loop, const struct gm_engi
         gm_old_drop(config);
         error = open_engine(out, loop, config, &old, why, why_size);
     }
+    if (error)
+        leave_kept(config, error);
     gm_old_close(&old);
     return error;
 }

@@ -149,8 +149,7 @@ CUresult gm_frames_import(struct gm_frames *frames, uint32_t index, uint64_t byt
         return CUDA_SUCCESS;
     cuda->cuMemRelease(frame->handle);
 close_fd:
-    gm_kept_drop(frames->kept, GM_KEPT_FRAME, frames->gpu, index);
-    close_file(frame);
+    close_file(frame); /* the keeper holds on: another try may do better */
     *frame = (struct gm_frame_handle){.fd = -1};
     return result;
 }

@@ -49,7 +49,7 @@ CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t byt
 
 /* Frame `index` is the `bytes` of GPU memory of this descriptor, which the daemon before had made,
  * and which was claimed; programs know it by `id`. The descriptor is taken in any case; on failure
- * nothing else is left behind. */
+ * nothing else is left behind, but the keeper holds on. */
 CUresult gm_frames_import(struct gm_frames *frames, uint32_t index, uint64_t bytes, int fd,
                           uint32_t id);
 

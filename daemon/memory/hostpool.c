@@ -873,15 +873,17 @@ int gm_hostpool_adopt(struct gm_hostpool *pool, uint32_t page, int fd, uint32_t 
                           piece_of(pool, page)->state == GM_PIECE_ABSENT;
     const bool is_lent = is_piece && (id != 0 || class_of(page) != WHOLE);
     const bool is_nobodys = is_lent && owner == GM_NONE;
-    if (!is_piece || is_nobodys || !import_piece(pool, page, fd)) {
+    if (!is_piece || is_nobodys) {
         gm_kept_drop(pool->kept, GM_KEPT_PIECE, pool->gpu, page);
-        if (!is_piece || is_nobodys) {
-            close(fd);
-        } else if (piece_of(pool, page)->is_held) {
+        close(fd);
+        return is_nobodys ? 0 : -EINVAL;
+    }
+    if (!import_piece(pool, page, fd)) { /* the keeper holds on: another try may do better */
+        if (piece_of(pool, page)->is_held) {
             set_piece(pool, page, GM_PIECE_STUCK);
             piece_of(pool, page)->is_used_up = true;
         }
-        return is_nobodys ? 0 : -EINVAL;
+        return -EIO;
     }
     struct gm_piece *piece = piece_of(pool, page);
     set_piece(pool, page, GM_PIECE_THERE);

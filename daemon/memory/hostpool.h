@@ -137,7 +137,8 @@ void gm_hostpool_keep(struct gm_hostpool *pool, struct gm_kept *kept, uint32_t g
  * The piece whose first page this is: memory of the daemon before, by its descriptor, which is
  * taken in any case, and the id that was put with it. `owner`: the user whose chunk lies there from
  * that page on; GM_NONE: there is none. What a program may know and is nobody's is let go, which is
- * no error. 0, or -errno, and there is nothing: it is no such page or memory.
+ * no error. 0; -EINVAL: there is no such piece, and the keeper lets it go; -EIO: the memory cannot
+ * be had, now or ever, and the keeper holds on.
  */
 int gm_hostpool_adopt(struct gm_hostpool *pool, uint32_t page, int fd, uint32_t id, uint32_t owner);
 /* Waits for the worker and frees everything. */

@@ -384,6 +384,18 @@ static _Noreturn void hand_on(const struct signals *signals, struct gm_server *s
     _exit(signals->is_lost ? 1 : 0);
 }
 
+/* A start that fails leaves what the daemon before had as it is: an end in order would write into
+ * the ledgers, and take it from the programs. */
+static void leave(struct gm_kept *kept, const struct gm_keeping *keeping, const char *why)
+{
+    if (!gm_kept_is_connected(kept) || keeping->child > 0) /* there is nothing of one before */
+        return;
+    gm_kept_disconnect(kept);
+    gm_log(GM_LOG_ERROR, "cannot start: %s", why);
+    gm_log_release(true);
+    _exit(1);
+}
+
 static int serve(struct gm_options *options, int argc, char **argv, rlim_t files, char *why,
                  size_t size)
 {
@@ -502,8 +514,10 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
         goto no_machine;
     gm_control_init(&control, options, &machine);
     error = gm_absents_open(&absents, &machine, began, why, size);
-    if (error)
+    if (error) {
+        leave(kept, &keeping, why);
         goto no_sessions;
+    }
     signals.absents = &absents;
     control.takeover = &absents.takeover;
     name_history(options, history, sizeof history);
@@ -515,12 +529,15 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
         error = gm_sessions_open(&sessions, &loop, &machine, &control, options->max_apps);
     if (error) {
         snprintf(why, size, "out of memory");
+        leave(kept, &keeping, why);
         goto no_sessions;
     }
     gm_kept_settle(kept);
     error = gm_server_listen(server, &loop, sessions, why, size);
-    if (error)
+    if (error) {
+        leave(kept, &keeping, why);
         goto no_listen;
+    }
 
     if (can_outlive(&machine))
         gm_keeping_watch(&keeping, &loop);

@@ -38,9 +38,17 @@ shows stopped '"why":"waitsforitsprogramtocomebacksincethedaemonwasrestarted[0-9
 "$ctl" log --json | grep -q '"kind":"restart".*"taken":3' || fail "... nor its JSON"
 grep -q 'is back, [0-9.]* s after this daemon took it over' "$dir/daemon.out" || fail "nobody is said to be back"
 
+# An option that is too small costs nobody anything: the start fails, and the next one has all.
+kill -KILL "$(pid_of daemon)"
+await daemon
+"$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 512M --max-apps 4 2> "$dir/small.out" &&
+    fail "it starts with tables that are too small"
+grep -q 'cannot start: .*--max-apps is lower than it was' "$dir/small.out" || fail "it is not said why: $(cat "$dir/small.out")"
+start_daemon
 restart 3 # nothing of the one that has not come is lost
 kill -CONT "$(pid_of stopped)"
 within "$patience" shows stopped '"state":"\(running\|idle\|loading\|waiting\)"' || fail "stopped does not come back"
+within "$patience" shows paused '"state":"paused"' || fail "paused does not come back as such again"
 "$ctl" resume "$(pid_of paused)" > /dev/null || fail "resume failed"
 orphan later linked --bytes 96M --iterations 3 --seed 4 # it has a number of its own
 expect_pass later

@@ -228,7 +228,7 @@ static void test_frames(void **state)
     daemon_is(takes_them_again);
 }
 
-/* Memory that is not of that size, and what is no memory: nothing is left of it. */
+/* Memory that is not of that size, and what is no memory: nothing is left of it here. */
 static void takes_what_is_none(void)
 {
     uint64_t id;
@@ -241,9 +241,12 @@ static void takes_what_is_none(void)
     require(gm_files_count() == before - 1);
 }
 
-static void finds_it_gone(void)
+/* What cannot be had now may be had by another daemon: it stays with the keeper. */
+static void finds_it_still(void)
 {
-    require(gm_kept_next(one.kept, GM_KEPT_FRAME, GPU, GM_NONE) == 1);
+    uint64_t id;
+    require(gm_kept_next(one.kept, GM_KEPT_FRAME, GPU, GM_NONE) == 0);
+    import_frame(0, &id);
 }
 
 static void test_no_frames(void **state)
@@ -251,7 +254,7 @@ static void test_no_frames(void **state)
     (void)state;
     daemon_is(makes_frames);
     daemon_is(takes_what_is_none);
-    daemon_is(finds_it_gone);
+    daemon_is(finds_it_still);
 }
 
 /* The keeper can hold no more: no frame is made, and the reason is files. */
@@ -431,16 +434,23 @@ static void finds_two(void)
     const uint32_t files = gm_files_count();
     const int fd = gm_kept_claim(one.kept, GM_KEPT_PIECE, GPU, left->chain, &id);
     require(gm_hostpool_adopt(&one.pool, left->chain + 1, dup(fd), 0, ALICE) == -EINVAL);
-    require(gm_hostpool_adopt(&one.pool, left->small, dup(fd), 1, ALICE) == -EINVAL);
+    require(gm_hostpool_adopt(&one.pool, left->small, dup(fd), 1, ALICE) == -EIO);
     require(gm_hostpool_adopt(&one.pool, gm_hostpool_pages(&one.pool), dup(fd), 0, ALICE) ==
             -EINVAL);
-    require(gm_hostpool_adopt(&one.pool, left->chain, dup(STDERR_FILENO), 0, GM_NONE) == -EINVAL);
+    require(gm_hostpool_adopt(&one.pool, left->chain, dup(STDERR_FILENO), 0, GM_NONE) == -EIO);
     require(gm_files_count() == files && gm_hostpool_pinned(&one.pool) == 0);
     require(gm_hostpool_adopt(&one.pool, left->chain, fd, 0, ALICE) == 0);
     require(gm_hostpool_adopt(&one.pool, left->chain, dup(fd), 0, ALICE) == -EINVAL); /* twice */
     require(gm_hostpool_size(&one.pool) == GM_SLAB_BYTES);
     /* One that no program knew serves everybody, whoever had his chunk there. */
     require(gm_hostpool_take(&one.pool, GM_SLAB_BYTES) != GM_NONE);
+}
+
+/* What could not be had stayed with the keeper; what was there twice did not. */
+static void finds_one(void)
+{
+    require(count(GM_KEPT_PIECE) == 1);
+    require(gm_kept_next(one.kept, GM_KEPT_PIECE, GPU, GM_NONE) == left->small);
 }
 
 static void test_pinned(void **state)
@@ -454,6 +464,7 @@ static void test_pinned(void **state)
     cap = 8 * GM_SLAB_BYTES;
     daemon_is(finds_it_again);
     daemon_is(finds_two);
+    daemon_is(finds_one);
 }
 
 /* The keeper can hold five more: five slabs can be taken, and the pool says why there are no more.
