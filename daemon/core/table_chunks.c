@@ -539,9 +539,8 @@ bool gm_table_undo(struct gm_table *table, uint32_t index)
     table->is_plan_stale = true; /* it has counted on the frame */
     if (!ask(table, index, GM_CHUNK_EV_UNDO))
         return false;
-    /* If an adopted copy out failed, the ledger had it as leaving, for the frame of another. */
-    gm_table_stay_in_frame(table, index);
-    gm_table_commit_place(table, index);
+    gm_table_commit_place(table,
+                          index); /* the ledger had it as leaving, if an adopted copy out failed */
     return true;
 }
 

@@ -75,13 +75,6 @@ static void set_mapper(struct gm_table *table, uint32_t index, uint32_t app)
     gm_table_commit_frame(table, index);
 }
 
-void gm_table_stay_in_frame(struct gm_table *table, uint32_t chunk)
-{
-    const uint32_t frame = table->chunks[chunk].frame;
-    if (frame != GM_NONE && !table->frames[frame].is_host)
-        set_mapper(table, frame, table->chunks[chunk].app);
-}
-
 static void unfix(struct gm_table *table, struct gm_frame *frame)
 {
     count_fixed(table, frame, -gm_class_bytes(frame->class));

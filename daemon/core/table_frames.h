@@ -27,8 +27,6 @@ void gm_table_soil_frame(struct gm_table *table, uint32_t frame);
 void gm_table_orphan_frame(struct gm_table *table, uint32_t frame);
 /* From the free list to `chunk`, which makes it dirty. */
 bool gm_table_take_frame(struct gm_table *table, uint32_t frame, uint32_t chunk);
-/* The chunk does not leave the frame that it has: nobody else may have that mapped. */
-void gm_table_stay_in_frame(struct gm_table *table, uint32_t chunk);
 /* It is nobody's any more, and ends when nothing reaches it. If `exit_of` is an app, it waits for
  * that app's process. */
 bool gm_table_condemn_frame(struct gm_table *table, uint32_t frame, uint32_t exit_of);
