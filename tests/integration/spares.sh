@@ -2,6 +2,7 @@
 # What a program frees and allocates again in the same size is not asked of the daemon each time. To the program it is
 # gone at once. To the daemon it is cached: it takes it back when somebody wants room, and otherwise soon.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 
 has_only() {
     is_up && [ "$(app_number "$(pid_of "$1")" total_bytes)" -le "$2" ]
