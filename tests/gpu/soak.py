@@ -27,7 +27,8 @@ from harness import Daemon, Failure, Place, Program, use_simcuda, wait_until
 
 BREAKS, FEW_BREAKS = 6, 3 # and in less than a minute
 GROWTH = {"anon_kib": 8192, "fds": 8, "threads": 0} # from the first break to the last, at most; and
-FDS_A_FRAME = 2 # for each frame that it keeps for the next program
+FDS_A_PIECE = 2 # for each frame and each slab of pinned memory that it keeps for the next program
+SLAB = 2**25
 DEADLINE = 240
 LONG = 40 # seconds, after which programs must have met
 
@@ -289,6 +290,10 @@ class Soak:
                        "failures": self.failures}
         self.daemon.stop()
 
+    @staticmethod
+    def pieces(sample):
+        return sample["frames"] + sample["tiers"]["pinned_bytes"] // SLAB
+
     def compare(self):
         """Has the daemon grown from the first break to the last?"""
         if len(self.samples) < 2:
@@ -296,7 +301,7 @@ class Soak:
         first, last = self.samples[0], self.samples[-1]
         for key, most in GROWTH.items():
             if key == "fds":
-                most += FDS_A_FRAME * max(0, last["frames"] - first["frames"])
+                most += FDS_A_PIECE * max(0, self.pieces(last) - self.pieces(first))
             if last[key] - first[key] > most and not (self.is_linked and key == "anon_kib"):
                 self.fail(f"the daemon has grown: {key} {first[key]} at {first['at_s']:.0f} s, {last[key]} at "
                           f"{last['at_s']:.0f} s; in between " + ", ".join(str(one[key]) for one in self.samples))
