@@ -21,6 +21,9 @@ options_of() {
     "$@" --help | sed -n 's/^ *\(-[a-z], \)\{0,1\}--\([a-z-]*\).*/\2/p'
 }
 
+# --- the help: argp breaks a line in the wrong place now and then, where another wording helps ---
+"$BUILD/daemon/gpumuxd" --help | grep -nE '^ {7,28}[^ ]|^ {30,}|^ +$' > "$dir/bad" && fail "gpumuxd --help: $(cat "$dir/bad")"
+
 # --- gpumuxd(8) and gpumux.conf(5) ---
 plain gpumuxd.8 > "$dir/gpumuxd"
 plain gpumux.conf.5 > "$dir/conf"
