@@ -174,7 +174,7 @@ size_t gm_wire_encode(void *buffer, size_t capacity, enum gm_msg_type type, cons
     size_t tail = (size_t)count * row->entry;
     struct gm_wire_header header = {
         .length = (uint32_t)(sizeof(header) + row->body + tail),
-        .version = type == GM_MSG_HELLO ? GM_WIRE_OLDEST : GM_WIRE_VERSION,
+        .version = GM_WIRE_OLDEST,
         .type = (uint16_t)type,
         .count = count,
     };

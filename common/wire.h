@@ -6,9 +6,11 @@
  * structs; wire.c is the codec, without I/O, allocation or state. sock.c, the sessions, mux-ctl and
  * shim/link call it, from any thread.
  *
- * Versions: HELLO says which ones its sender speaks, and its header has the oldest of them, for all
- * that it knows of the daemon is that. So HELLO and REFUSED are read in every version: they only
- * grow, at their ends. The daemon answers in the newest version that both speak.
+ * Versions: HELLO says which ones its sender speaks, WELCOME the newest that both speak. The layout
+ * of a message never changes; only HELLO grows, at its end. What has to change becomes a message of
+ * a new number, which is sent where the version of WELCOME has it. A header says what its message
+ * needs: until there is such a number, GM_WIRE_OLDEST. So an older program goes on under a newer
+ * daemon, and the reverse (tests/integration/versions.sh).
  *
  * All input is hostile: gm_wire_decode checks version, type, direction, state, length, entry count,
  * fd count and texts. The receiver checks values such as a va or an id.
@@ -21,7 +23,9 @@
 
 #include "common/visible.h"
 
+#ifndef GM_WIRE_VERSION /* tests/versions builds the next one */
 #define GM_WIRE_VERSION 17u
+#endif
 /* The oldest version that is spoken, too: none before this one says what it speaks (HELLO). */
 #define GM_WIRE_OLDEST 17u
 #define GM_WIRE_MAX 16384u /* bytes of the largest message */
@@ -34,7 +38,7 @@
 
 struct gm_wire_header {
     uint32_t length;   /* of the whole message, this header included */
-    uint16_t version;  /* GM_WIRE_VERSION; at this offset in all versions */
+    uint16_t version;  /* that it needs; at this offset in all versions */
     uint16_t type;     /* enum gm_msg_type */
     uint32_t count;    /* entries in the tail */
     uint32_t reserved; /* 0 */

@@ -192,7 +192,8 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
     struct gm_sessions *all = session->all;
     char text[sizeof((struct gm_msg_refused){0}).text];
 
-    if (gm_wire_common(body->oldest, body->newest) == 0) {
+    const uint16_t version = gm_wire_common(body->oldest, body->newest);
+    if (version == 0) {
         snprintf(text, sizeof text,
                  "the client speaks protocol versions %u to %u, this gpumuxd %u to %u: install the "
                  "same gpumux version of both",
@@ -227,6 +228,7 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
         .started = gm_process_started(session->pid),
         .uid = session->uid,
         .is_admin = session->is_admin,
+        .version = version,
         .name = session->name,
         .wishes = {.class = body->class,
                    .weight = body->weight,

@@ -143,7 +143,7 @@ static void test_header(void **state)
     (void)state;
     size_t length = build(&rows[0], 0);
     assert_int_equal(header()->length, length);
-    assert_int_equal(header()->version, GM_WIRE_VERSION);
+    assert_int_equal(header()->version, GM_WIRE_OLDEST);
     assert_int_equal(header()->type, rows[0].type);
     assert_int_equal(header()->count, 0);
     assert_int_equal(header()->reserved, 0);

@@ -142,6 +142,7 @@ int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer
     client->uid = who->uid;
     client->is_admin = who->is_admin;
     client->wishes = who->wishes;
+    client->version = who->version;
     clean_cap(&client->wishes);
     strncpy(client->name, who->name, sizeof client->name - 1);
     if (getrandom(client->nonce, sizeof client->nonce, 0) != (ssize_t)sizeof client->nonce) {
@@ -239,6 +240,7 @@ bool gm_client_return(struct gm_client *client, struct gm_session *session,
     client->epoch = newest + GM_CLIENT_EPOCHS;
     atomic_store(&client->ctl->epoch, client->epoch);
     client->again = body->cookie;
+    client->version = gm_wire_common(body->oldest, body->newest);
     client->session = session;
     client->lost_at = 0;
     return true;
@@ -356,7 +358,7 @@ int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *o
                       uint32_t n)
 {
     const struct gm_msg_welcome welcome = {.app = client->id,
-                                           .version = GM_WIRE_VERSION,
+                                           .version = client->version,
                                            .nonce = {client->nonce[0], client->nonce[1]},
                                            .rejoin_ns = rejoin->limit_ns};
     const int fds[] = {client->fds[0], client->fds[1], rejoin->lifeline};

@@ -149,7 +149,8 @@ struct gm_newcomer {
     pid_t pid;
     uint64_t started; /* its process, as the system counts: tells it from a later one of that pid */
     uid_t uid;
-    bool is_admin; /* rules do not bound what it may wish for */
+    bool is_admin;    /* rules do not bound what it may wish for */
+    uint16_t version; /* of the protocol, that it and this daemon speak */
     const char *name;
     struct gm_wishes wishes;
 };

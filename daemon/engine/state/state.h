@@ -92,6 +92,7 @@ struct gm_client {
     uint64_t started; /* ... its process: struct gm_newcomer */
     uid_t uid;
     bool is_admin;     /* its user is one here: struct gm_newcomer */
+    uint16_t version;  /* ... likewise */
     uint64_t nonce[2]; /* random: only this program knows it */
     char name[64];
     struct gm_wishes wishes;
