@@ -4,6 +4,10 @@
  * requests that wait meanwhile, or come within a second, get that answer. A daemon that is down is
  * a metric, gpumux_up 0. Called by metrics.c.
  *
+ * A page in a browser could reach the port by a name of its own that it has the DNS answer with
+ * 127.0.0.1, and read what it says. So a request must name this machine. The Unix socket is for its
+ * owner and its group.
+ *
  * Any program of this machine may connect, and trickle its request, or not read the answer. All
  * come from one address, so a limit for each would not tell them apart. A connection is for one
  * request, and when many are open, who is there longest makes room for who comes: who asks at once
@@ -19,6 +23,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -82,12 +87,33 @@ static enum MHD_Result send_metrics(const struct mux_options *options,
                   last.length);
 }
 
+/* Whether the request asks for the address that is served. One without a Host is no browser's. */
+static bool is_for_us(const struct mux_options *options, struct MHD_Connection *connection)
+{
+    static const char *const names[] = {"localhost", "127.0.0.1"};
+    const char *host =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+    char with_port[32];
+    if (options->unix_path || !host)
+        return true;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(with_port, sizeof with_port, "%s:%u", names[i], options->port);
+        if (strcasecmp(host, with_port) == 0 ||
+            (options->port == 80 && strcasecmp(host, names[i]) == 0))
+            return true;
+    }
+    return false;
+}
+
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url,
                                   const char *method, const char *version, const char *data,
                                   size_t *size, void **state)
 {
     static char none[] = "there is only /metrics\n", other[] = "only GET\n";
+    static char elsewhere[] = "ask for localhost or 127.0.0.1, with the port of --listen\n";
     (void)version, (void)data, (void)state;
+    if (!is_for_us(arg, connection))
+        return answer(connection, MHD_HTTP_FORBIDDEN, "text/plain", elsewhere, strlen(elsewhere));
     if (strcmp(method, "GET") != 0 || *size > 0)
         return answer(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain", other, strlen(other));
     if (strcmp(url, "/metrics") != 0)
@@ -140,6 +166,26 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **s
     }
 }
 
+/* Take the socket of one that was killed away. False, after one line: there is something else. One
+ * of another kind, or of somebody who listens, stays: bind fails. */
+static bool make_room(const struct sockaddr_un *path)
+{
+    struct stat found;
+    if (lstat(path->sun_path, &found) != 0)
+        return true; /* nothing; or bind says what is wrong */
+    if (!S_ISSOCK(found.st_mode)) {
+        mux_complain("metrics: --unix: %s exists, and is no socket", path->sun_path);
+        return false;
+    }
+    const int other = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (other >= 0 && connect(other, (const void *)path, sizeof *path) != 0 &&
+        errno == ECONNREFUSED)
+        unlink(path->sun_path);
+    if (other >= 0)
+        close(other);
+    return true;
+}
+
 /* A socket that listens, or -1 after one line. */
 static int listen_at(const struct mux_options *options)
 {
@@ -158,22 +204,18 @@ static int listen_at(const struct mux_options *options)
     }
     snprintf(where, sizeof where, "127.0.0.1:%u", options->port);
     if (is_unix) {
-        struct stat found;
         snprintf(path.sun_path, sizeof path.sun_path, "%s", options->unix_path);
         snprintf(where, sizeof where, "%s", options->unix_path);
-        const int other = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        /* One of another kind, or of somebody else, says something else. */
-        const bool is_left =
-            other >= 0 && connect(other, address, length) != 0 && errno == ECONNREFUSED;
-        if (other >= 0)
-            close(other);
-        if (is_left && stat(options->unix_path, &found) == 0 && S_ISSOCK(found.st_mode))
-            unlink(options->unix_path); /* of one that was killed */
+        if (!make_room(&path))
+            return -1;
     }
     const int fd = socket(is_unix ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && !is_unix)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (fd >= 0 && bind(fd, address, length) == 0 && listen(fd, CONNECTIONS) == 0)
+    const mode_t mask = umask(0117); /* for its owner and its group; there is one thread yet */
+    const bool is_bound = fd >= 0 && bind(fd, address, length) == 0;
+    umask(mask);
+    if (is_bound && listen(fd, CONNECTIONS) == 0)
         return fd;
     mux_complain("metrics: cannot listen at %s: %s", where, strerror(errno));
     if (fd >= 0)

@@ -118,7 +118,7 @@ port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0));
 "$ctl" metrics --listen="$port" & pids="$pids $!" by_port=$!
 "$ctl" metrics --unix="$dir/http" & pids="$pids $!" by_path=$!
 cat > "$dir/get.py" << 'END'
-"""get.py PORT|PATH METHOD PATH: prints status, type and body."""
+"""get.py PORT|PATH METHOD PATH [HOST]: prints status, type and body."""
 import http.client
 import socket
 import sys
@@ -126,7 +126,7 @@ to = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]) if sys.argv[1].isd
 if not sys.argv[1].isdigit():
     to.sock = socket.socket(socket.AF_UNIX)
     to.sock.connect(sys.argv[1])
-to.request(sys.argv[2], sys.argv[3])
+to.request(sys.argv[2], sys.argv[3], headers={"Host": sys.argv[4]} if sys.argv[4:] else {})
 answer = to.getresponse()
 print(answer.status, answer.getheader("Content-Type"))
 sys.stdout.write(answer.read().decode())
@@ -140,6 +140,19 @@ for where in "$port" "$dir/http"; do
     get "$where" GET / && grep -q '^404 ' "$dir/got" || fail "$where: /: $(cat "$dir/got")"
     get "$where" POST /metrics && grep -q '^405 ' "$dir/got" || fail "$where: POST: $(cat "$dir/got")"
 done
+# A name that a page in a browser could have made point here.
+for host in evil.example "evil.example:$port" localhost "localhost:1$port" "localhost:$port.evil.example" "127.0.0.1.evil.example:$port" "[::1]:$port"; do
+    get "$port" GET /metrics "$host" && grep -q '^403 ' "$dir/got" && ! grep -q gpumux_up "$dir/got" || fail "for $host: $(cat "$dir/got" "$dir/err")"
+done
+get "$port" GET /metrics "LocalHost:$port" && grep -q '^200 ' "$dir/got" || fail "for localhost: $(cat "$dir/got" "$dir/err")"
+get "$dir/http" GET /metrics evil.example && grep -q '^200 ' "$dir/got" || fail "a Unix socket has no name: $(cat "$dir/got" "$dir/err")"
+[ "$(stat -c %a "$dir/http")" = 660 ] || fail "the Unix socket is for $(stat -c %A "$dir/http")"
+: > "$dir/file" && ln -s http "$dir/link"
+for path in file link; do
+    "$ctl" metrics --unix="$dir/$path" > "$dir/out" 2>&1
+    [ $? = 1 ] && [ "$(cat "$dir/out")" = "mux-ctl: metrics: --unix: $dir/$path exists, and is no socket" ] || fail "$path: $(cat "$dir/out")"
+done
+[ -f "$dir/file" ] && [ -L "$dir/link" ] || fail "what is no socket is gone"
 "$ctl" metrics --unix="$dir/http" > "$dir/out" 2>&1
 [ $? = 1 ] && grep -q "cannot listen at $dir/http: Address already in use" "$dir/out" || fail "twice: $(cat "$dir/out")"
 python3 -c 'import socket, sys, time; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind(sys.argv[1]); s.listen(); time.sleep(60)' "$dir/packets" & pids="$pids $!" other=$!
