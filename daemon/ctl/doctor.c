@@ -89,6 +89,10 @@ static void check_driver(struct doctor *doctor, const struct mux_driver *driver)
               "install NVIDIA's driver: sudo apt install nvidia-driver (Ubuntu: sudo "
               "ubuntu-drivers install)",
               "there is no CUDA driver: %s", driver->why);
+    else if (driver->is_silent)
+        check(doctor, "driver", -1, WRONG,
+              "sudo dmesg | grep -i nvrm says what the driver met; most often only sudo reboot helps",
+              "the CUDA driver hangs: %s", driver->why);
     else if (driver->why[0])
         check(doctor, "driver", -1, WRONG, mend_driver(driver->error),
               "the CUDA driver does not start: %s", driver->why);
@@ -101,7 +105,9 @@ static void check_driver(struct doctor *doctor, const struct mux_driver *driver)
                                  : ": gpumux does not know which memory is used most, and waiting "
                                    "keeps a core busy");
     if (driver->no_nvml[0] && driver->n > 0)
-        check(doctor, "nvml", -1, NOTE, "install libnvidia-ml.so.1 of the driver's version",
+        check(doctor, "nvml", -1, NOTE,
+              strstr(driver->no_nvml, "answer") ? "nvidia-smi: does that hang, too?"
+                                                : "install libnvidia-ml.so.1 of the driver's version",
               "%s: what crosses the link is not counted", driver->no_nvml);
 }
 
@@ -121,7 +127,7 @@ static void check_mode(struct doctor *doctor, int n, const struct mux_gpu *gpu)
               is_exclusive ? "EXCLUSIVE_PROCESS under MPS" : "DEFAULT");
 }
 
-static void check_gpu(struct doctor *doctor, int n, const struct mux_gpu *gpu)
+static void check_gpu(struct doctor *doctor, int n, const struct mux_gpu *gpu, bool has_nvml)
 {
     if (!gpu->has_vmm || !gpu->has_fds)
         check(doctor, "gpu", n, WRONG, "use another GPU: gpumuxd --gpu N",
@@ -142,7 +148,7 @@ static void check_gpu(struct doctor *doctor, int n, const struct mux_gpu *gpu)
     if (gpu->uncounted[0])
         check(doctor, "counters", n, NOTE, "nvidia-smi -q says what it counts", "%s",
               gpu->uncounted);
-    else if (gpu->n_processes > 0 || gpu->uuid[0])
+    else if (has_nvml)
         check(doctor, "counters", n, OK, "", "what crosses the link is counted");
 }
 
@@ -286,7 +292,7 @@ static void check_beside(struct doctor *doctor, int n, const struct mux_gpu *gpu
     const cJSON *app;
     for (uint32_t i = 0; i < gpu->n_processes; i++) {
         const struct mux_process *process = &gpu->processes[i];
-        bool is_ours = mux_number(status, "pid") == process->pid || process->pid == getpid();
+        bool is_ours = mux_number(status, "pid") == process->pid;
         char path[64], name[64] = "?", used[32];
         cJSON_ArrayForEach(app, cJSON_GetObjectItemCaseSensitive(status, "apps"))
         {
@@ -374,7 +380,7 @@ static void check_all(struct doctor *doctor, const struct mux_driver *driver,
     const int code = mux_try_status(options, &ask, &status);
     check_driver(doctor, driver);
     for (int i = 0; i < driver->n; i++)
-        check_gpu(doctor, i, &driver->gpus[i]);
+        check_gpu(doctor, i, &driver->gpus[i], driver->no_nvml[0] == '\0');
     check_library(doctor);
     check_parking(doctor, status);
     check_mps(doctor, driver, status);

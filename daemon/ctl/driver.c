@@ -1,13 +1,20 @@
 /* What the driver and NVML say: see driver.h. Both are loaded when they are asked, so that mux-ctl
- * runs without them. */
+ * runs without them; and in a process of its own (apart.c), as they may hang. */
 #include "daemon/ctl/driver.h"
 
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "common/clock.h"
 #include "common/text.h"
+#include "daemon/ctl/apart.h"
+
+#define CUDA_NS (20 * GM_S) /* it opens all GPUs, and each takes its time if nobody had it open */
+#define NVML_NS (2 * GM_S)
+#define SILENT_NS (10 * GM_S) /* one that hung is not asked anew */
 
 /* NVML, as far as it is asked: the numbers are those of nvml.h. */
 enum { NVML_SUCCESS = 0, NVML_LINK_OUT = 0 };
@@ -141,6 +148,8 @@ static bool list_processes(int (*ask)(nvml_device, unsigned *, struct nvml_proce
         return false;
     for (unsigned i = 0; i < n && i < MUX_PROCESSES; i++) {
         uint32_t at = 0;
+        if ((pid_t)list[i].pid == getpid())
+            continue; /* that of mux-ctl which asks */
         while (at < gpu->n_processes && gpu->processes[at].pid != (int32_t)list[i].pid)
             at++;
         if (at == gpu->n_processes && at < MUX_PROCESSES)
@@ -186,7 +195,7 @@ static void ask_nvml(struct mux_driver *driver)
         ask_meter(&nvml, &driver->gpus[i]);
 }
 
-bool mux_ask_processes(const char *uuid, struct mux_gpu *gpu)
+static bool ask_processes(const char *uuid, struct mux_gpu *gpu)
 {
     static struct nvml nvml;
     static int (*graphics)(nvml_device device, unsigned *n, struct nvml_process *processes);
@@ -218,9 +227,59 @@ bool mux_ask_processes(const char *uuid, struct mux_gpu *gpu)
     return true;
 }
 
+/* ---- in a process of its own ---- */
+
+enum { ASK_CUDA, ASK_NVML, ASK_PROCESSES };
+
+struct asked {
+    struct mux_driver driver;
+    struct mux_gpu gpu; /* of ASK_PROCESSES, with its UUID */
+    bool is_said;
+};
+
+static void ask(unsigned char what, void *memory)
+{
+    struct asked *asked = memory;
+    if (what == ASK_CUDA)
+        ask_cuda(&asked->driver);
+    else if (what == ASK_NVML)
+        ask_nvml(&asked->driver);
+    else
+        asked->is_said = ask_processes(asked->gpu.uuid, &asked->gpu);
+}
+
+static struct mux_apart apart = {.work = ask, .size = sizeof(struct asked)};
+
+const char *mux_ask_processes(const char *uuid, struct mux_gpu *gpu)
+{
+    static uint64_t silent_until;
+    struct asked *asked = mux_apart_memory(&apart);
+    gpu->n_processes = 0;
+    if (!asked)
+        return "out of memory";
+    if (gm_now() < silent_until)
+        return "NVML does not answer";
+    snprintf(asked->gpu.uuid, sizeof asked->gpu.uuid, "%s", uuid);
+    if (!mux_apart_do(&apart, ASK_PROCESSES, NVML_NS)) {
+        silent_until = gm_now() + SILENT_NS;
+        return "NVML does not answer";
+    }
+    *gpu = asked->gpu;
+    return asked->is_said ? NULL : "NVML does not say";
+}
+
 void mux_ask_driver(struct mux_driver *driver)
 {
+    struct asked *asked = mux_apart_memory(&apart);
     memset(driver, 0, sizeof *driver);
-    ask_cuda(driver);
-    ask_nvml(driver);
+    if (!asked || !mux_apart_do(&apart, ASK_CUDA, CUDA_NS)) {
+        driver->is_loaded = driver->is_silent = true;
+        snprintf(driver->why, sizeof driver->why, "it does not answer");
+        return;
+    }
+    *driver = asked->driver;
+    if (mux_apart_do(&apart, ASK_NVML, NVML_NS))
+        *driver = asked->driver;
+    else
+        snprintf(driver->no_nvml, sizeof driver->no_nvml, "NVML does not answer");
 }

@@ -26,6 +26,7 @@ struct mux_gpu {
 
 struct mux_driver {
     bool is_loaded;   /* there is a libcuda.so.1 */
+    bool is_silent;   /* ... which hangs */
     int error;        /* CUresult of its start */
     char why[160];    /* ... or why it cannot be loaded; "": it works */
     int version;      /* 13000 is CUDA 13.0 */
@@ -34,11 +35,12 @@ struct mux_driver {
     struct mux_gpu gpus[GM_GPUS_MAX];
 };
 
-/* Ask them. */
+/* Ask them, each for a limited time: 22 s if both hang. */
 void mux_ask_driver(struct mux_driver *driver);
 
 /* Ask NVML alone for the processes that use the GPU of this UUID, for computing or for graphics:
- * `processes` of `gpu`. NVML stays open. False: it is not there, or refuses. */
-bool mux_ask_processes(const char *uuid, struct mux_gpu *gpu);
+ * `processes` of `gpu`. NULL, or why nobody knows: it is not there, or refuses, or gave no answer in
+ * 2 s; then it is not asked again for 10 s. */
+const char *mux_ask_processes(const char *uuid, struct mux_gpu *gpu);
 
 #endif

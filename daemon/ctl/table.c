@@ -268,8 +268,12 @@ static void print_unshared(const cJSON *gpus)
         char of[32] = "";
         if (is_several)
             snprintf(of, sizeof of, " of GPU %.0f", mux_number(gpu, "index"));
-        if (cJSON_IsNull(list))
-            printf("\nnot shared%s: unknown\n", of);
+        if (cJSON_IsNull(list)) {
+            char why[64];
+            snprintf(why, sizeof why, "%s", mux_word(gpu, "unshared_why"));
+            gm_text_clean(why, sizeof why);
+            printf("\nnot shared%s: unknown (%s)\n", of, why);
+        }
         cJSON_ArrayForEach(one, list)
         {
             char name[33], user[11], bytes[32];

@@ -2,8 +2,8 @@
  * What uses a GPU without gpumux, by NVML's list of processes: for the status, which the daemon
  * makes without it. Called by status.c; calls driver.c. table.c shows it.
  *
- * Nothing is known where there is no NVML, or where it does not name the daemon: then its numbers
- * are those of another name space (in a container).
+ * Nothing is known where there is no NVML, where it does not answer, or where it does not name the
+ * daemon: then its numbers are those of another name space (in a container).
  */
 #include "daemon/ctl/ctl.h"
 
@@ -87,16 +87,19 @@ static bool add_one(cJSON *list, const struct mux_process *process, const char *
 static bool add_of_gpu(const cJSON *status, cJSON *gpu)
 {
     struct mux_gpu *asked = calloc(1, sizeof *asked);
-    bool is_known = asked && mux_ask_processes(mux_word(gpu, "uuid"), asked), is_whole = true;
-    bool is_named = false;
-    for (uint32_t i = 0; is_known && i < asked->n_processes; i++)
+    const char *why = asked ? mux_ask_processes(mux_word(gpu, "uuid"), asked) : "out of memory";
+    bool is_named = false, is_whole = true;
+    for (uint32_t i = 0; !why && i < asked->n_processes; i++)
         is_named = is_named || asked->processes[i].pid == mux_number(status, "pid");
-    is_known = is_known && is_named;
+    if (!why && !is_named)
+        why = "NVML does not name the daemon";
     cJSON *list =
-        is_known ? cJSON_AddArrayToObject(gpu, "unshared") : cJSON_AddNullToObject(gpu, "unshared");
-    if (is_known)
+        why ? cJSON_AddNullToObject(gpu, "unshared") : cJSON_AddArrayToObject(gpu, "unshared");
+    if (why)
+        is_whole = cJSON_AddStringToObject(gpu, "unshared_why", why);
+    else
         qsort(asked->processes, asked->n_processes, sizeof *asked->processes, by_bytes);
-    for (uint32_t i = 0; is_known && list && is_whole && i < asked->n_processes; i++) {
+    for (uint32_t i = 0; !why && list && is_whole && i < asked->n_processes; i++) {
         char name[32], user[40];
         describe(asked->processes[i].pid, name, user);
         is_whole = is_ours(status, asked->processes[i].pid) ||

@@ -51,6 +51,11 @@ sed -n '/^\.SH JSON/,/^\.SH EXIT/p' "$BUILD/man/mux-ctl.1" | grep -oE '[a-z]+(_[
 while read -r member; do
     grep -q "\"$member\":" "$dir/json" || fail "mux-ctl(1) has $member, which no command prints"
 done < "$dir/members"
+touch "$SIMCUDA_DIR/nvml-hangs"
+doctor 0 timeout 60
+says '^nvml note NVML does not answer: what crosses the link is not counted'
+! grep -q '^counters' "$dir/said" || fail "it counts what crosses the link: $(cat "$dir/table")"
+rm "$SIMCUDA_DIR/nvml-hangs"
 touch "$dir/enough"
 expect_pass own stranger
 stop_daemon

@@ -75,10 +75,20 @@ esac
 grep -q "^ *$(pid_of beside)    0  $(id -un) .*MiB  gm_worker\$" "$dir/said" || fail "the table: $(cat "$dir/said")"
 env -u LD_LIBRARY_PATH "$ctl" status > "$dir/said" || fail "status: $(cat "$dir/said")"
 if env -u LD_LIBRARY_PATH "$ctl" status --json | grep -q '"unshared":null'; then
-    grep -q '^not shared: unknown$' "$dir/said" || fail "without NVML: $(cat "$dir/said")"
+    grep -q '^not shared: unknown (NVML does not say)$' "$dir/said" || fail "without NVML: $(cat "$dir/said")"
 else
     say "there is an NVML of this machine: what is said without one is not tried"
 fi
+touch "$SIMCUDA_DIR/nvml-hangs"
+begun=$(date +%s)
+: > "$dir/watched"
+timeout 60 "$ctl" status --watch=10ms > "$dir/watched" & watcher=$!
+within "$patience" grep -q '^not shared: unknown (NVML does not answer)$' "$dir/watched" || fail "status of a driver that hangs: $(cat "$dir/watched")"
+[ $(($(date +%s) - begun)) -ge 2 ] || fail "NVML has no time to answer"
+kill "$watcher"
+timeout 60 "$ctl" status --json > "$dir/said" || fail "status of a driver that hangs: $(cat "$dir/said")"
+grep -q '"unshared":null,"unshared_why":"NVML does not answer"' "$dir/said" || fail "JSON: $(cat "$dir/said")"
+rm "$SIMCUDA_DIR/nvml-hangs"
 touch "$dir/enough"
 expect_pass shared beside
 stop_daemon

@@ -8,6 +8,7 @@
  * simulated link is slow: SIMCUDA_LINK_FACTOR=N says how many times as fast the counters are (1). A
  * test adds to them with the file link0 (link1, ...) of SIMCUDA_DIR: kilobytes a second, in and
  * out. SIMCUDA_NO_COUNTERS=1: there are none, or none any more once the file no-counters is there.
+ * While the file nvml-hangs is there its start and its list of processes do not return.
  *
  * Written for its users: what the real one does beyond that (units of other structures,
  * permissions) is not imitated. Results are NVML's numbers.
@@ -149,12 +150,21 @@ static bool read_options(void)
     return true;
 }
 
+static void hang(void)
+{
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/nvml-hangs", dir);
+    while (access(path, F_OK) == 0)
+        usleep(100000);
+}
+
 NVML_API int nvmlInit_v2(void)
 {
     pthread_mutex_lock(&lock);
     const bool is_on = inits > 0 || read_options();
     inits += is_on;
     pthread_mutex_unlock(&lock);
+    hang();
     return is_on ? SUCCESS : UNKNOWN;
 }
 
@@ -305,6 +315,7 @@ static int list(const struct device *device, unsigned int *count, struct process
     const int result = check(device, count);
     if (result != SUCCESS)
         return result;
+    hang();
     const struct sim_state_head head = read_head(device);
     const unsigned room = infos != NULL || old != NULL ? *count : 0;
     unsigned n = 0;

@@ -466,9 +466,10 @@ static void test_unshared(void **state)
            "       812    0  a-user-wit     300 MiB  X?[31morg\n"
            "   1234567    0  -                    -  -\n");
     cJSON_Delete(status);
-    status = parse("{\"gpus\":[{\"index\":0,\"unshared\":[]},{\"index\":1,\"unshared\":null}]}");
+    status = parse("{\"gpus\":[{\"index\":0,\"unshared\":[]},{\"index\":1,\"unshared\":null,"
+                   "\"unshared_why\":\"NVML does\\nnot answer\"}]}");
     show_to_file(status);
-    expect("\nnot shared of GPU 1: unknown\n");
+    expect("\nnot shared of GPU 1: unknown (NVML does?not answer)\n");
     assert_null(strstr(shown, "NOT SHARED"));
     assert_null(strstr(shown, "of GPU 0"));
     cJSON_Delete(status);

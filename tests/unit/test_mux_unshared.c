@@ -17,11 +17,11 @@
 static struct mux_gpu listed;
 static bool is_answering = true;
 
-bool mux_ask_processes(const char *uuid, struct mux_gpu *gpu)
+const char *mux_ask_processes(const char *uuid, struct mux_gpu *gpu)
 {
     assert_string_equal(uuid, "GPU-1");
     *gpu = listed;
-    return is_answering;
+    return is_answering ? NULL : "it hangs";
 }
 
 /* A process of this name, at the head of a session. */
@@ -51,7 +51,8 @@ static void end(pid_t pid)
     waitpid(pid, NULL, 0);
 }
 
-/* What is added for these processes, by number, behind the daemon's 812: pids, or "null". */
+/* What is added for these processes, by number, behind the daemon's 812: pids, or why nobody
+ * knows. */
 static void expect(const char *sharing, uint32_t n, const pid_t *pids, const char *want)
 {
     char text[512], got[128] = "";
@@ -65,10 +66,10 @@ static void expect(const char *sharing, uint32_t n, const pid_t *pids, const cha
     for (uint32_t i = 0; i < n; i++)
         listed.processes[i] = (struct mux_process){.pid = pids[i], .used = 10 - i};
     assert_true(mux_add_unshared(status));
-    const cJSON *one, *list = cJSON_GetObjectItem(
-                          cJSON_GetArrayItem(cJSON_GetObjectItem(status, "gpus"), 0), "unshared");
+    const cJSON *gpu = cJSON_GetArrayItem(cJSON_GetObjectItem(status, "gpus"), 0);
+    const cJSON *one, *list = cJSON_GetObjectItem(gpu, "unshared");
     if (cJSON_IsNull(list))
-        snprintf(got, sizeof got, "null");
+        snprintf(got, sizeof got, "%s", mux_word(gpu, "unshared_why"));
     cJSON_ArrayForEach(one, list)
     {
         const size_t at = strlen(got);
@@ -88,9 +89,9 @@ static void those_that_gpumux_knows(void **state)
 static void unknown(void **state)
 {
     (void)state;
-    expect("", 2, (pid_t[]){813, 99999999}, "null");
+    expect("", 2, (pid_t[]){813, 99999999}, "NVML does not name the daemon");
     is_answering = false;
-    expect("", 2, (pid_t[]){812, 99999999}, "null");
+    expect("", 2, (pid_t[]){812, 99999999}, "it hangs");
     is_answering = true;
 }
 
