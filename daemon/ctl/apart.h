@@ -1,8 +1,8 @@
 /*
- * Work in a process of its own, with a time limit: a driver that hangs never comes back from a call,
- * and a thread inside one would keep mux-ctl from ending. The process starts with the first work,
- * and stays for the next; it goes with mux-ctl, and has none of its files. One that is late is
- * killed and left behind, and no other one starts before it has ended.
+ * Work in a process of its own, with a time limit: a driver that hangs never comes back from a
+ * call, and a thread inside one would keep mux-ctl from ending. The process starts with the first
+ * work, and stays for the next; it goes with mux-ctl, and has none of its files. One that is late
+ * is killed and left behind, and no other one starts before it has ended.
  *
  * Called by driver.c. One thread.
  */

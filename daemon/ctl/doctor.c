@@ -90,9 +90,10 @@ static void check_driver(struct doctor *doctor, const struct mux_driver *driver)
               "ubuntu-drivers install)",
               "there is no CUDA driver: %s", driver->why);
     else if (driver->is_silent)
-        check(doctor, "driver", -1, WRONG,
-              "sudo dmesg | grep -i nvrm says what the driver met; most often only sudo reboot helps",
-              "the CUDA driver hangs: %s", driver->why);
+        check(
+            doctor, "driver", -1, WRONG,
+            "sudo dmesg | grep -i nvrm says what the driver met; most often only sudo reboot helps",
+            "the CUDA driver hangs: %s", driver->why);
     else if (driver->why[0])
         check(doctor, "driver", -1, WRONG, mend_driver(driver->error),
               "the CUDA driver does not start: %s", driver->why);
@@ -106,8 +107,9 @@ static void check_driver(struct doctor *doctor, const struct mux_driver *driver)
                                    "keeps a core busy");
     if (driver->no_nvml[0] && driver->n > 0)
         check(doctor, "nvml", -1, NOTE,
-              strstr(driver->no_nvml, "answer") ? "nvidia-smi: does that hang, too?"
-                                                : "install libnvidia-ml.so.1 of the driver's version",
+              strstr(driver->no_nvml, "answer")
+                  ? "nvidia-smi: does that hang, too?"
+                  : "install libnvidia-ml.so.1 of the driver's version",
               "%s: what crosses the link is not counted", driver->no_nvml);
 }
 

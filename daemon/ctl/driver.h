@@ -39,8 +39,8 @@ struct mux_driver {
 void mux_ask_driver(struct mux_driver *driver);
 
 /* Ask NVML alone for the processes that use the GPU of this UUID, for computing or for graphics:
- * `processes` of `gpu`. NULL, or why nobody knows: it is not there, or refuses, or gave no answer in
- * 2 s; then it is not asked again for 10 s. */
+ * `processes` of `gpu`. NULL, or why nobody knows: it is not there, or refuses, or gave no answer
+ * in 2 s; then it is not asked again for 10 s. */
 const char *mux_ask_processes(const char *uuid, struct mux_gpu *gpu);
 
 #endif

@@ -2,11 +2,10 @@
 #include "daemon/keeper/client.h"
 
 #include <errno.h>
-#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/peer.h"
@@ -86,6 +85,17 @@ static int ask_plain(struct gm_keeper *keeper, struct gm_keeper_message *message
     if (message->error == 0 || (type == GM_KEEPER_PUT && message->error <= ERRNO_MOST))
         return -(int)message->error;
     return lose(keeper);
+}
+
+bool gm_keeper_place(const char *socket, char path[GM_KEEPER_PATH])
+{
+    static const char own[] = "/gpumux/";
+    const char *slash = strrchr(socket, '/'), *name = slash ? slash + 1 : socket;
+    const size_t n = (size_t)(name - socket), n_own = sizeof own - 1;
+    const bool is_own = n >= n_own && strncmp(name - n_own, own, n_own) == 0;
+    const int length = snprintf(path, GM_KEEPER_PATH, "%.*s-keeper/%s",
+                                (int)(is_own ? n - 1 : strlen(socket)), socket, name);
+    return length >= 0 && (size_t)length < GM_KEEPER_PATH;
 }
 
 int gm_keeper_open(struct gm_keeper *keeper, const char *path)

@@ -8,14 +8,25 @@
 #ifndef GM_DAEMON_KEEPER_CLIENT_H
 #define GM_DAEMON_KEEPER_CLIENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/un.h>
 
 #include "daemon/keeper/protocol.h"
+
+#define GM_KEEPER_PATH sizeof(((struct sockaddr_un *)0)->sun_path)
 
 struct gm_keeper {
     int fd;        /* -1: there is no connection */
     uint32_t room; /* how many more descriptors it can hold, as it last said */
 };
+
+/* Where the keeper of the daemon at `socket` listens: under the name of that socket, in a folder
+ * that only this user can enter: DIR-keeper for sockets in a folder DIR called gpumux, which
+ * containers have mounted and see all of; else SOCKET-keeper. False: that is longer than a socket's
+ * path may be.
+ */
+bool gm_keeper_place(const char *socket, char path[GM_KEEPER_PATH]);
 
 /* Be its daemon. 0, or -errno: -ENOENT or -ECONNREFUSED, there is none; -EPERM, it is neither
  * root's nor this user's; -ENOTCONN, see above. */

@@ -14,7 +14,8 @@
  * It ends on BYE; and when there was no daemon for `patience` and no process lives that has a lease.
  *
  * One keeper is at a socket: the one that has locked PATH.lock. What is at PATH is its own then.
- * Both go with it.
+ * Their folder is for this user alone: a keeper makes it where there is none, and does not start in
+ * another one. All three go with it.
  */
 /* clang-format on */
 #include <errno.h>
@@ -353,13 +354,24 @@ static void serve(void)
 
 /* ---- start ---- */
 
-/* Lock that file. One that ends takes it away: then it is another file, and not the one that is
- * locked here. -1: somebody else has it, or another errno. */
-static int lock(const char *path)
+/* It is there, and only this user can enter it. */
+static bool make_folder(const char *folder)
+{
+    struct stat is;
+    mkdir(folder, 0700);
+    return lstat(folder, &is) == 0 && S_ISDIR(is.st_mode) && is.st_uid == geteuid() &&
+           (is.st_mode & 077) == 0;
+}
+
+/* Lock that file in `folder`. One that ends takes both away: then it is another file, and not the
+ * one that is locked here. -1: somebody else has it, or another errno. */
+static int lock(const char *path, const char *folder)
 {
     struct stat locked, found;
     for (;;) {
         const int file = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (file < 0 && errno == ENOENT && make_folder(folder))
+            continue;
         if (file < 0)
             return -1;
         if (flock(file, LOCK_EX | LOCK_NB) != 0) {
@@ -376,15 +388,20 @@ static int lock(const char *path)
 }
 
 /* A socket at `path` that only this user can reach, in the place of one that was left there. */
-static int listen_at(const char *path, const char *lock_path, char *why, size_t size)
+static int listen_at(const char *path, const char *lock_path, const char *folder, char *why,
+                     size_t size)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof address.sun_path) {
         snprintf(why, size, "the path of the socket is too long");
         return -1;
     }
-    umask(0177);
-    if (lock(lock_path) < 0) { /* it stays open */
+    umask(077);
+    if (!make_folder(folder)) {
+        snprintf(why, size, "%s is not there, or not for this user alone (mode 0700)", folder);
+        return -1;
+    }
+    if (lock(lock_path, folder) < 0) { /* it stays open */
         if (errno == EWOULDBLOCK)
             snprintf(why, size, "another gpumux-keeper is at %s", path);
         else
@@ -394,6 +411,7 @@ static int listen_at(const char *path, const char *lock_path, char *why, size_t 
     memcpy(address.sun_path, path, strlen(path) + 1);
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     unlink(path);
+    umask(0177);
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) || listen(fd, 16)) {
         snprintf(why, size, "the socket %s cannot be made: %s", path, strerror(errno));
         return -1;
@@ -429,6 +447,7 @@ int main(int argc, char **argv)
 {
     const char *path = NULL;
     char why[256] = "", lock_path[sizeof((struct sockaddr_un *)0)->sun_path + 8];
+    char folder[sizeof lock_path] = ".";
     keeper.patience = 60 * GM_S;
     gm_open_standard(1);
     syscall(SYS_close_range, 3, ~0u, 0); /* what it was started with may be of a daemon's driver */
@@ -455,7 +474,11 @@ int main(int argc, char **argv)
     keeper.alone_since = gm_now();
     keeper.epoll = epoll_create1(EPOLL_CLOEXEC);
     snprintf(lock_path, sizeof lock_path, "%s.lock", path);
-    keeper.listener = harden(why, sizeof why) ? listen_at(path, lock_path, why, sizeof why) : -1;
+    const char *slash = strrchr(path, '/');
+    if (slash)
+        snprintf(folder, sizeof folder, "%.*s", slash > path ? (int)(slash - path) : 1, path);
+    keeper.listener =
+        harden(why, sizeof why) ? listen_at(path, lock_path, folder, why, sizeof why) : -1;
     if (keeper.listener < 0 || watch(keeper.listener, OF_LISTENER, 0) != 0) {
         gm_log(GM_LOG_ERROR, "cannot start: %s", *why ? why : strerror(errno));
         return 1;
@@ -464,6 +487,7 @@ int main(int argc, char **argv)
     serve();
     unlink(path);
     unlink(lock_path);
+    rmdir(folder); /* a unit's stays */
     if (!keeper.is_told)
         gm_log(GM_LOG_INFO, "ends, and %u descriptors with it", keeper.held.n);
     return 0;

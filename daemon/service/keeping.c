@@ -14,7 +14,6 @@
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "daemon/keeper/client.h"
 #include "daemon/memory/kept.h"
 
 #define START_NS (2 * GM_SLOW * GM_S) /* for a keeper to listen: it takes 2 ms (measured) */
@@ -88,7 +87,7 @@ static int start(struct gm_keeping *keeping)
 
 static bool is_nobody(int error)
 {
-    return error == -ENOENT || error == -ECONNREFUSED;
+    return error == -ENOENT || error == -ENOTDIR || error == -ECONNREFUSED;
 }
 
 /* As gm_keeping_begin. */
@@ -97,6 +96,11 @@ static int reach(struct gm_keeping *keeping, char *why, size_t size)
     const struct timespec pause = gm_timespec(LOOK_NS);
     const uint64_t until = gm_now() + START_NS;
     int error = gm_kept_connect(keeping->kept, keeping->path);
+    if (is_nobody(error)) {
+        const int at_former = gm_kept_connect(keeping->kept, keeping->former);
+        if (!is_nobody(at_former)) /* it holds what there is, until it ends */
+            error = at_former;
+    }
     if (is_nobody(error)) {
         const int none = start(keeping);
         while (none == 0 && is_nobody(error) && gm_now() < until && keeping->child > 0) {
@@ -120,13 +124,14 @@ int gm_keeping_begin(struct gm_keeping *keeping, struct gm_kept *kept, const cha
                      char *why, size_t size)
 {
     *keeping = (struct gm_keeping){.kept = kept, .watched = -1};
-    if (strlen(socket) + sizeof ".keeper" > sizeof keeping->path) {
-        snprintf(why, size, "the path of the socket is too long for a gpumux-keeper beside it");
+    if (!gm_keeper_place(socket, keeping->path)) {
+        snprintf(why, size, "the path of the socket is too long for that of a gpumux-keeper");
+        keeping->path[0] = '\0';
         keeping->is_complaining = true;
         return 1;
     }
-    snprintf(keeping->path, sizeof keeping->path, "%.*s.keeper", (int)sizeof keeping->path - 8,
-             socket);
+    snprintf(keeping->former, sizeof keeping->former, "%.*s.keeper",
+             (int)sizeof keeping->former - 8, socket);
     const int error = reach(keeping, why, size);
     keeping->is_complaining = error != 0;
     return error;

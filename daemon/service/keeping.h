@@ -1,5 +1,5 @@
 /*
- * The daemon's keeper (daemon/keeper): finds the one beside the daemon's socket, starts one where
+ * The daemon's keeper (daemon/keeper): finds the one of the daemon's socket, starts one where
  * there is none, and when it is lost starts another and hands all over. One that it starts has a
  * session of its own, so that neither the end of the daemon nor of its terminal ends it.
  *
@@ -11,14 +11,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
-#include <sys/un.h>
 #include <uv.h>
+
+#include "daemon/keeper/client.h"
 
 struct gm_kept;
 
 struct gm_keeping {
     struct gm_kept *kept;
-    char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    char path[GM_KEEPER_PATH];
+    char former[GM_KEEPER_PATH]; /* SOCKET.keeper, where one of an older version may still listen */
     pid_t child; /* a keeper that this daemon started and has not seen end; 0: none */
     bool is_complaining;
     bool is_watching;

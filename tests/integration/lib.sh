@@ -58,13 +58,13 @@ skip() {
 
 # keepers: the processes of gpumux-keeper that daemons of this test have started.
 keepers() {
-    grep -lszE "^$dir/[^/]*\.keeper\$" /proc/[0-9]*/cmdline | sed 's,/proc/\([0-9]*\)/.*,\1,'
+    grep -lszE "^$dir/[^/]*-keeper/[^/]*\$" /proc/[0-9]*/cmdline | sed 's,/proc/\([0-9]*\)/.*,\1,'
 }
 
 # without_keeper: the daemon at $GPUMUX_SOCKET finds none, and can start none. So what it has swapped out is lost with it,
 # and SIGTERM first gives programs their memory back.
 without_keeper() {
-    mkdir -p "$GPUMUX_SOCKET.keeper.lock"
+    mkdir -m 755 "$GPUMUX_SOCKET-keeper" # a keeper does not start where others may come
 }
 
 cleanup() {

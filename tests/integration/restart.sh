@@ -3,6 +3,7 @@
 # to come back is shown as lost.
 . "$(dirname "$0")/lib.sh"
 
+# A keeper where those of older versions are, as an upgrade finds it: a daemon uses it as long as it lives.
 spawn keeper "$BUILD/daemon/gpumux-keeper" --socket "$GPUMUX_SOCKET.keeper"
 within "$patience" test -S "$GPUMUX_SOCKET.keeper" || fail "no keeper"
 
@@ -20,6 +21,7 @@ shows() {
 }
 
 start_daemon
+[ -z "$(keepers)" ] || fail "there are two keepers"
 orphan paused linked --bytes 96M --seconds 1 --iterations 10 --seed 1 --until "$dir/enough"
 orphan light linked --bytes 96M --seconds 1 --iterations 10 --seed 2 --until "$dir/enough"
 orphan stopped linked --bytes 96M --seconds 1 --iterations 10 --seed 3 --until "$dir/enough"
@@ -58,4 +60,10 @@ for app in paused light stopped; do
     [ "$(grep -c 'gpumuxd is back' "$dir/$app.log")" -ge 1 ] || fail "$app was never taken over"
 done
 expect_empty
+[ -z "$(keepers)" ] || fail "there are two keepers"
+kill -KILL "$(pid_of keeper)"
+await keeper
+has_another() { grep -q 'another gpumux-keeper holds all' "$dir/daemon.out"; }
+within "$patience" has_another || fail "no keeper comes in the place of one that was lost: $(cat "$dir/daemon.out")"
+[ -n "$(keepers)" ] && [ "$(stat -c %a "$GPUMUX_SOCKET-keeper")" = 700 ] || fail "its folder: $(ls -l "$dir")"
 stop_daemon

@@ -265,7 +265,7 @@ class FakeDaemon:
 
     def __init__(self, place):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-        self.socket.connect(place.socket + ".keeper")
+        self.socket.connect(f"{place.socket}-keeper/{os.path.basename(place.socket)}")
         self.ask(self.HELLO)
 
     def ask(self, kind, items=(), fds=()):

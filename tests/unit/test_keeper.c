@@ -31,7 +31,7 @@
 
 #define PATIENCE_MS 60000 /* for what happens at once, on a busy machine */
 
-static char folder[64], path[96];
+static char folder[64], own[72], path[96]; /* path is in own, which the keeper makes in folder */
 static pid_t keeper;
 static struct gm_keeper_message message;
 static int fds[GM_KEEPER_FDS];
@@ -55,7 +55,8 @@ static int set_up(void **state)
     strcpy(folder, "/tmp/gm-keeper.XXXXXX");
     if (!mkdtemp(folder) || chmod(folder, 0755))
         return -1;
-    snprintf(path, sizeof path, "%s/keeper.sock", folder);
+    snprintf(own, sizeof own, "%s/own", folder);
+    snprintf(path, sizeof path, "%s/keeper.sock", own);
     return start("2m", 1024);
 }
 
@@ -70,6 +71,7 @@ static int tear_down(void **state)
     snprintf(lock, sizeof lock, "%s.lock", path);
     unlink(path);
     unlink(lock);
+    rmdir(own);
     return rmdir(folder);
 }
 
@@ -230,7 +232,7 @@ static void test_outlives(void **state)
     assert_int_equal(waitpid(keeper, &status, 0), keeper);
     keeper = -1;
     assert_int_equal(status, 0);
-    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(access(own, F_OK), -1);
     assert_int_equal(gm_keeper_open(&other, path), -ENOENT);
 }
 
@@ -406,7 +408,10 @@ static void test_users(void **state)
     assert_int_equal(is.st_mode & 0777, 0600);
     if (geteuid() != 0)
         skip();
-    assert_int_equal(chmod(path, 0666), 0);         /* it does not rest on that */
+    assert_int_equal(stat(own, &is), 0);
+    assert_int_equal(is.st_mode & 0777, 0700);
+    assert_int_equal(chmod(own, 0755), 0); /* it does not rest on these */
+    assert_int_equal(chmod(path, 0666), 0);
     for (int as_root = 0; as_root < 2; as_root++) { /* ... of a container, then */
         const pid_t other = fork();
         if (other == 0) {
@@ -550,12 +555,78 @@ static void test_second(void **state)
     gm_keeper_close(&is);
 }
 
+/* It starts in no folder that others may enter or that is not its user's, and touches nothing
+ * there.
+ */
+static void test_folder(void **state)
+{
+    (void)state;
+    const mode_t modes[] = {0755, 0701, 0710, 0777};
+    gm_keeper_close(&(struct gm_keeper){.fd = daemon_comes().fd});
+    kill(keeper, SIGKILL);
+    status_of(keeper);
+    unlink(path);
+    char lock[112], link[80];
+    snprintf(lock, sizeof lock, "%s.lock", path);
+    unlink(lock);
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        assert_int_equal(chmod(own, modes[i]), 0);
+        assert_int_equal(start("2m", 1024), 0);
+        assert_int_equal(status_of(keeper), 1 << 8);
+        assert_int_equal(access(lock, F_OK), -1);
+    }
+    assert_int_equal(chmod(own, 0700), 0);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(own, 65534, 65534), 0);
+        assert_int_equal(start("2m", 1024), 0);
+        assert_int_equal(status_of(keeper), 1 << 8);
+        assert_int_equal(chown(own, 0, 0), 0);
+    }
+    snprintf(link, sizeof link, "%s/link", folder);
+    snprintf(path, sizeof path, "%s/keeper.sock", link);
+    assert_int_equal(symlink(own, link), 0);
+    assert_int_equal(start("2m", 1024), 0);
+    assert_int_equal(status_of(keeper), 1 << 8);
+    assert_int_equal(unlink(link), 0);
+    snprintf(path, sizeof path, "%s/keeper.sock", own);
+    assert_int_equal(start("2m", 1024), 0);
+    gm_keeper_close(&(struct gm_keeper){.fd = daemon_comes().fd});
+}
+
+static void expect_place(const char *socket, const char *want)
+{
+    char got[GM_KEEPER_PATH];
+    assert_true(gm_keeper_place(socket, got));
+    assert_string_equal(got, want);
+}
+
+static void test_place(void **state)
+{
+    (void)state;
+    char got[GM_KEEPER_PATH], longest[GM_KEEPER_PATH];
+    expect_place("/run/gpumux/gpumux.sock", "/run/gpumux-keeper/gpumux.sock");
+    expect_place("/run/user/1000/gpumux/gpumux.sock", "/run/user/1000/gpumux-keeper/gpumux.sock");
+    expect_place("/run/gpumux/second", "/run/gpumux-keeper/second");
+    expect_place("/gpumux/a", "/gpumux-keeper/a");
+    expect_place("/tmp/gpumux.sock", "/tmp/gpumux.sock-keeper/gpumux.sock");
+    expect_place("/tmp/my-gpumux/a", "/tmp/my-gpumux/a-keeper/a");
+    expect_place("gpumux/a", "gpumux/a-keeper/a");
+    expect_place("a", "a-keeper/a");
+    memset(longest, 'a', sizeof longest);
+    longest[(sizeof longest - sizeof "-keeper/") / 2] = '\0'; /* a second time, and the rest */
+    assert_true(gm_keeper_place(longest, got));
+    assert_true(strlen(got) + 2 >= sizeof got);
+    strcat(longest, "a");
+    assert_false(gm_keeper_place(longest, got));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        KEEPER(test_outlives), KEEPER(test_broken),         KEEPER(test_flood),
-        KEEPER(test_too_many), KEEPER(test_users),          KEEPER(test_leases),
-        KEEPER(test_liar),     KEEPER(test_lease_replaced), KEEPER(test_second),
+        KEEPER(test_outlives), KEEPER(test_broken),          KEEPER(test_flood),
+        KEEPER(test_too_many), KEEPER(test_users),           KEEPER(test_leases),
+        KEEPER(test_liar),     KEEPER(test_lease_replaced),  KEEPER(test_second),
+        KEEPER(test_folder),   cmocka_unit_test(test_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,7 +101,8 @@ static void no_files(void **state)
     end(&apart);
 }
 
-/* Who hangs is let go at the limit, and killed; the next work has another process, and other memory.
+/* Who hangs is let go at the limit, and killed; the next work has another process, and other
+ * memory.
  */
 static void it_hangs(void **state)
 {
