@@ -123,23 +123,22 @@ static uint32_t last_window(const struct gm_stat *stat)
 static void make_client(uint32_t id, const struct gm_client_record *record, struct program *p)
 {
     struct gm_client *client;
-    struct gm_group *group = NULL;
-    char why[256] = "";
-    if (!record->is_group_said && record->group_of != id &&
-        machine.daemon.clients[record->group_of])
-        group = machine.daemon.clients[record->group_of]->group;
-    if (record->is_group_said)
-        require(gm_groups_find(&machine.daemon.groups, record->group, p->uid, &group, why,
-                               sizeof why) == 0,
-                "no group: %s", why);
+    const struct gm_client *partner = NULL;
+    if (!record->is_gone && record->group_of != id)
+        partner = machine.daemon.clients[record->group_of];
+    if (partner && partner->is_cut)
+        partner = NULL;
     struct gm_kept *kept = machine.config.kept;
     uint64_t unused;
     const int stat = gm_kept_claim(kept, GM_KEPT_STAT, 0, id, &unused);
     const int lease = gm_kept_claim(kept, GM_KEPT_LEASE, 0, id, &unused);
     require(stat >= 0, "the area of program %u is not kept", p->number);
-    require(gm_client_reopen(&client, id, record, stat, lease, kept, machine.now) == 0 &&
-                gm_group_add(group, client) == 0,
+    require(gm_client_reopen(&client, id, record, stat, lease, kept, machine.now) == 0,
             "no client");
+    client->is_cut = record->is_gone != 0;
+    require(gm_group_restore(&machine.daemon.groups, client, partner, record->group,
+                             record->is_group_said && !record->is_gone) == 0,
+            "no group");
     machine.daemon.clients[id] = client;
     atomic_store(&client->ctl->window, last_window(client->stat) + 1);
     gm_client_watch(client, on_client_ended, NULL);

@@ -1541,13 +1541,22 @@ void program_end(struct gm_session *session, enum gm_refusal reason, const char 
 
 /* ---- a daemon that dies, and another one ---- */
 
+/* What it was before may have left some. */
+static bool has_mail(const struct program *p)
+{
+    const struct mail *mail = p->inbox;
+    while (mail && mail->life != p->life)
+        mail = mail->next;
+    return mail != NULL;
+}
+
 /* Its link hears that the connection has ended, when it has read all. */
 static void on_lost(void *arg, uint64_t life, uint64_t daemon)
 {
     struct program *p = arg;
     if (p->life != life || !p->is_connected)
         return;
-    if (p->inbox && p->inbox->life == life) {
+    if (has_mail(p)) {
         machine_at(machine.now + GM_MS, on_lost, p, life, daemon);
         return;
     }
