@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/sums.h"
 #include "daemon/engine/act/batches.h"
 #include "daemon/engine/act/client.h"
 #include "daemon/engine/act/events.h"
@@ -167,19 +166,6 @@ static void owe_drops(struct gm_engine *engine, uint32_t id)
         gm_table_drop(table, i, id);
 }
 
-/* What is held on the host was promised there, and what lies there and does not fit the GPU. */
-static uint64_t beyond_of(const struct gm_engine *engine, uint32_t id)
-{
-    const struct gm_table_app *entry = &engine->table->apps[id];
-    const uint64_t all = gm_less(entry->committed, entry->fixed);
-    const uint64_t cap = gm_engine_cap(engine, id), offered = gm_engine_offered(engine);
-    const uint64_t more = gm_less(all, cap > 0 && cap < offered ? cap : offered);
-    const uint64_t on_host = gm_least(entry->on_host, more);
-    const uint64_t left = gm_less(gm_engine_host_soon(engine), engine->table->beyond);
-    const uint64_t beyond = gm_least(entry->held > on_host ? entry->held : on_host, left);
-    return gm_chunk_floor(gm_least(beyond, all));
-}
-
 int gm_engine_await_app(struct gm_engine *engine, struct gm_client *client,
                         const struct gm_client_record *record)
 {
@@ -200,7 +186,6 @@ int gm_engine_await_app(struct gm_engine *engine, struct gm_client *client,
     gm_client_keep_shut(client, engine->config.index);
     gm_engine_note_silence(engine, id, true);
     owe_drops(engine, id);
-    gm_table_set_beyond(engine->table, id, beyond_of(engine, id));
     return 0;
 }
 
@@ -220,7 +205,7 @@ void gm_engine_rejoin_app(struct gm_engine *engine, uint32_t id)
     gm_engine_feed_return(engine, id, app->back.level, app->back.charged_ns);
     gm_engine_happened(engine, id, GM_EVENT_JOIN);
     gm_engine_policy_again(engine, id);
-    gm_engine_fit(engine, id);
+    gm_engine_follow_cap(engine, id);
     gm_engine_need_places(engine, id);
     gm_engine_tell_room(engine);
     gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_promised(engine->table, id));

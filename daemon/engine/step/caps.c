@@ -207,6 +207,42 @@ void gm_engine_fit(struct gm_engine *engine, uint32_t id)
         lay_aside(engine, id);
 }
 
+/* ---- programs of the daemon before ---- */
+
+/* What is held on the host stays beyond. */
+static void take_back(struct gm_engine *engine, uint32_t id, uint64_t bytes)
+{
+    const struct gm_table_app *entry = &engine->table->apps[id];
+    const uint64_t part = gm_least(gm_less(entry->beyond, entry->held), bytes);
+    gm_table_set_beyond(engine->table, id, entry->beyond - part);
+}
+
+/* What lies on the host was promised there, or was to come to the GPU. As they may not have more of
+ * the GPU than before, all of it is beyond at first, and the GPU then takes what it may have. */
+void gm_engine_promise_lost(struct gm_engine *engine)
+{
+    const struct gm_table *table = engine->table;
+    const uint64_t host = gm_engine_host_soon(engine);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_table_app *entry = &table->apps[id];
+        const uint64_t most = entry->on_host > entry->held ? entry->on_host : entry->held;
+        if (engine->apps[id].state == GM_APP_LOST)
+            gm_table_set_beyond(engine->table, id,
+                                gm_least(most, gm_less(entry->committed, entry->fixed)));
+    }
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (engine->apps[id].state != GM_APP_LOST)
+            continue;
+        const struct gm_room_input input = gm_engine_room_input(engine, id);
+        take_back(engine, id, gm_room_to_take_up(&input));
+    }
+    for (uint32_t id = engine->config.max_apps; id-- > 0;) { /* pinned memory may be less now */
+        const uint64_t beyond = gm_room_on_host(gm_room_beyond(table), table->beyond_apps);
+        if (engine->apps[id].state == GM_APP_LOST)
+            take_back(engine, id, gm_less(beyond, host));
+    }
+}
+
 /* ---- each round ---- */
 
 /* What of the GPU apps may have for now. */

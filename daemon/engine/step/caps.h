@@ -15,6 +15,8 @@ void gm_engine_fit(struct gm_engine *engine, uint32_t app);
 /* The app is to have `beyond` bytes more beyond the GPU, which fit there: what other apps have
  * there and need not comes back as far as these lack room. */
 void gm_engine_reclaim_host(struct gm_engine *engine, uint32_t app, uint64_t beyond);
+/* All programs of the daemon before are known: what each is promised there until it is back. */
+void gm_engine_promise_lost(struct gm_engine *engine);
 /* Each round: what changes without an event. */
 void gm_engine_follow_caps(struct gm_engine *engine);
 /* Its cap is `bytes` from now on; 0: it has none. False: that is nothing new. */

@@ -155,13 +155,18 @@ static void resize(struct gm_engine *engine, uint32_t id)
     set_oversize(engine, app->client, is_oversize_by(engine, &app->policy.admin, &app->policy.own));
 }
 
-/* The cap that holds. */
-static void recap(struct gm_engine *engine, uint32_t id)
+/* The cap that holds. False: that is nothing new. */
+static bool take_said_cap(struct gm_engine *engine, uint32_t id)
 {
     struct gm_settings all = {0};
     overlay(&all, &engine->apps[id].policy.admin);
     overlay(&all, &engine->apps[id].policy.own);
-    if (!gm_engine_set_cap(engine, id, all.cap))
+    return gm_engine_set_cap(engine, id, all.cap);
+}
+
+static void recap(struct gm_engine *engine, uint32_t id)
+{
+    if (!take_said_cap(engine, id))
         return;
     gm_engine_take_spares(engine, id, UINT64_MAX); /* they are in the way, or will be */
     gm_engine_follow_cap(engine, id);
@@ -543,13 +548,14 @@ void gm_engine_keep_policy(struct gm_engine *engine, uint32_t id,
     app->policy.said = record->said;
     app->policy.pauser = record->pauser;
     app->policy.is_paused_by_rule = record->is_paused_by_rule != 0;
+    take_said_cap(engine, id);
+    take_totals(engine, id);
 }
 
 void gm_engine_policy_again(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    take_totals(engine, id);
-    recap(engine, id);
+    take_totals(engine, id); /* its user may be known by now */
     if (app->policy.admin.has | app->policy.own.has || gm_group_other_here(engine, id) != GM_NONE)
         gm_engine_apply_policy(engine, id);
     gm_engine_begin_notes(engine, id);

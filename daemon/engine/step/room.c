@@ -34,11 +34,19 @@ static uint64_t driver_bytes(const struct gm_engine *engine, const struct gm_sta
 
 /* ---- what bounds an app ---- */
 
+/* A member of its group has memory here; who has yet to come back, too: they will run together. */
+static bool has_memory(const struct gm_engine *engine, const struct gm_client *client)
+{
+    return client->engines[engine->config.index] == engine &&
+           (engine->apps[client->id].session || engine->apps[client->id].state == GM_APP_LOST);
+}
+
 uint64_t gm_engine_cap(const struct gm_engine *engine, uint32_t id)
 {
     uint64_t cap = engine->apps[id].cap.bytes;
-    for (GM_EACH_MEMBER(engine, id, client)) {
-        const uint64_t one = engine->apps[client->id].cap.bytes;
+    const struct gm_client *client = gm_group_clients(engine->apps[id].client->group);
+    for (; client; client = client->next) {
+        const uint64_t one = has_memory(engine, client) ? engine->apps[client->id].cap.bytes : 0;
         cap = cap == 0 || (one != 0 && one < cap) ? one : cap;
     }
     return cap;
@@ -121,13 +129,6 @@ static struct gm_room_input for_all(const struct gm_engine *engine, uint64_t pin
 static struct gm_room_input for_all_soon(const struct gm_engine *engine)
 {
     return for_all(engine, gm_host_limit_soon(engine));
-}
-
-/* A member of its group has memory here; who has yet to come back, too: they will run together. */
-static bool has_memory(const struct gm_engine *engine, const struct gm_client *client)
-{
-    return client->engines[engine->config.index] == engine &&
-           (engine->apps[client->id].session || engine->apps[client->id].state == GM_APP_LOST);
 }
 
 struct gm_room_sums gm_engine_sums(const struct gm_engine *engine, uint32_t id)
@@ -284,7 +285,8 @@ void gm_engine_count_users(struct gm_engine *engine)
     memset(engine->users, 0, engine->config.max_apps * sizeof *engine->users);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
-        app->driver = app->session && app->stat ? driver_bytes(engine, app->stat) : 0;
+        const bool is_there = app->session || app->state == GM_APP_LOST;
+        app->driver = is_there && app->stat ? driver_bytes(engine, app->stat) : 0;
         engine->users[engine->table->apps[id].pool].driver += app->driver;
     }
     const struct gm_frame *frame;

@@ -15,6 +15,7 @@
 #include "daemon/engine/step/answers.h"
 #include "daemon/engine/step/apps.h"
 #include "daemon/engine/step/budget.h"
+#include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/check.h"
 #include "daemon/engine/step/chunks.h"
 #include "daemon/engine/step/feed.h"
@@ -180,6 +181,7 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         gm_engine_give_up_rest(engine);
         gm_engine_leave_again(engine);
         gm_engine_follow_budget(engine, GM_WHY_NONE); /* from now on: nobody may join */
+        gm_engine_promise_lost(engine);
         break;
     case GM_INPUT_RETURN:
         error =
