@@ -178,11 +178,16 @@ static void judge(const struct gm_machine *machine, struct gm_absent *absent, bo
     if (!has_words)
         snprintf(absent->refusal, sizeof absent->refusal,
                  "the memory that it shared with the daemon before is lost");
-    for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
-        if ((record->engines & 1u << i) != 0 &&
-            (i >= machine->n || !machine->engines[i]->table->apps[absent->lost.app].is_used))
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++) {
+        const struct gm_table *table = i < machine->n ? machine->engines[i]->table : NULL;
+        const struct gm_table_app *app = table ? &table->apps[absent->lost.app] : NULL;
+        if ((record->engines & 1u << i) != 0 && (!app || !app->is_used))
             snprintf(absent->refusal, sizeof absent->refusal,
                      "what it had on GPU %" PRIu32 " is lost: see the log of gpumuxd", i);
+        else if (app && app->is_used && table->pools[app->pool].uid != record->uid)
+            snprintf(absent->refusal, sizeof absent->refusal,
+                     "the ledger of GPU %" PRIu32 " says that it is another user's", i);
+    }
 }
 
 static uint32_t frames_of(const struct gm_machine *machine, uint32_t id)
@@ -235,8 +240,7 @@ static int take_over(struct gm_absents *absents, uint32_t id, const struct gm_cl
         goto no_group;
     uv_poll_start(&absent->poll, UV_READABLE, on_ended);
     absents->of[id] = absent;
-    gm_machine_put(machine, client, record);
-    return 0;
+    return gm_machine_put(machine, client, record);
 
 no_group:
     gm_client_drop(client);
@@ -362,11 +366,19 @@ static bool is_known(uint32_t flags)
     return (flags & ~(both | GM_REJOIN_IS_PARKED)) == 0 && (flags & both) != both;
 }
 
-/* Whether all that it holds is on a GPU that it uses, and can be as it says. */
-static int check(const struct gm_absent *absent, const struct gm_rejoiner *who, bool is_running,
-                 char *why, size_t why_size)
+/* What it holds of each GPU that it uses. */
+static void free_holds(struct gm_holdings *has[GM_GPUS_MAX])
 {
-    const struct gm_client *client = absent->client;
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
+        gm_engine_free_holds(has[i]);
+}
+
+/* Whether all that it holds is on a GPU that it uses, and can be as it says. 0, and the caller has
+ * it; or -errno. */
+static int read_holds(const struct gm_client *client, const struct gm_rejoiner *who,
+                      bool is_running, struct gm_holdings *has[GM_GPUS_MAX], char *why,
+                      size_t why_size)
+{
     int error = 0;
     for (uint32_t i = 0; i < who->n; i++)
         if (who->holds[i].gpu >= GM_GPUS_MAX || !client->engines[who->holds[i].gpu]) {
@@ -375,19 +387,11 @@ static int check(const struct gm_absent *absent, const struct gm_rejoiner *who, 
         }
     for (uint32_t i = 0; i < GM_GPUS_MAX && error == 0; i++)
         if (client->engines[i])
-            error = gm_engine_check_holds(client->engines[i], client->id, who->holds, who->n,
-                                          is_running, why, why_size);
+            error = gm_engine_read_holds(client->engines[i], client->id, who->holds, who->n,
+                                         is_running, &has[i], why, why_size);
+    if (error)
+        free_holds(has);
     return error;
-}
-
-/* Behind WELCOME. What can be wrong was found before. */
-static void settle(const struct gm_client *client, const struct gm_rejoiner *who, bool is_running)
-{
-    char why[128];
-    for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
-        if (client->engines[i])
-            gm_engine_return(client->engines[i], client->id, who->holds, who->n, is_running, why,
-                             sizeof why);
 }
 
 /* Its gate was opened, and it did not hear that its parked work goes on. */
@@ -410,26 +414,35 @@ static int rejoin(void *arg, const struct gm_lost *lost, const struct gm_rejoine
     const bool is_open = (flags & GM_REJOIN_IS_OPEN) != 0;
     /* Work may run: it ran on, or its CLOSE had no answer. */
     const bool is_running = is_open || (!is_parked && (flags & GM_REJOIN_IS_QUIET) == 0);
-    snprintf(why, why_size, "it says of itself what cannot be");
-    if (!is_known(flags))
+    if (!is_known(flags)) {
+        snprintf(why, why_size, "it says of itself what cannot be");
         return -EPROTO;
-    int error = check(absent, who, is_running, why, why_size);
+    }
+    struct gm_holdings *has[GM_GPUS_MAX] = {NULL};
+    int error = read_holds(client, who, is_running, has, why, why_size);
     if (error)
         return error;
-    if (!gm_client_return(client, who->session, who->body))
-        return -EPROTO;
+    if (!gm_client_return(client, who->session, who->body)) {
+        snprintf(why, why_size, "it says of itself what cannot be");
+        error = -EPROTO;
+        goto done;
+    }
     error = gm_machine_welcome(machine, client);
     if (error) {
         gm_client_lose(client, absent->lost.since);
         snprintf(why, why_size, "WELCOME cannot be sent: %s", strerror(-error));
-        return error;
+        goto done;
     }
     end_absent(absent);
     if (is_open && is_parked)
         go_on(machine, client);
-    settle(client, who, is_running);
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
+        if (has[i])
+            gm_engine_return(client->engines[i], client->id, has[i]);
     gm_machine_returned(machine, client);
-    return 0;
+done:
+    free_holds(has);
+    return error;
 }
 
 /* ---- */
@@ -448,8 +461,12 @@ int gm_absents_open(struct gm_absents *absents, struct gm_machine *machine, uint
     }
     const int before = gm_kept_claim(machine->kept, GM_KEPT_CLIENTS, 0, 0, &unused);
     int error = before >= 0 ? find_all(absents, before, since, why, why_size) : 0;
-    for (uint32_t i = 0; i < machine->n && error == 0; i++)
-        gm_engine_awaited(machine->engines[i]);
+    for (uint32_t i = 0; i < machine->n && error == 0; i++) {
+        error = gm_engine_awaited(machine->engines[i]);
+        if (error)
+            snprintf(why, why_size, "what ended programs had on GPU %" PRIu32 " stays: %s", i,
+                     strerror(-error));
+    }
     if (error == 0) { /* it is whole: now it takes the place of the one before */
         gm_kept_mark(machine->kept, gm_clients_made(&machine->keep.clients), GM_CLIENTS_MAGIC);
         error = gm_kept_put(machine->kept, GM_KEPT_CLIENTS, 0, 0, 0, machine->keep.fd);

@@ -157,17 +157,14 @@ int gm_engine_await(struct gm_engine *engine, struct gm_client *client,
     return enter(engine, &(struct gm_input){.kind = GM_INPUT_AWAIT, .await = {client, record}});
 }
 
-void gm_engine_awaited(struct gm_engine *engine)
+int gm_engine_awaited(struct gm_engine *engine)
 {
-    enter_kind(engine, GM_INPUT_AWAITED);
+    return enter(engine, &(struct gm_input){.kind = GM_INPUT_AWAITED});
 }
 
-int gm_engine_return(struct gm_engine *engine, uint32_t app, const struct gm_holds_entry *holds,
-                     uint32_t n, bool is_running, char *why, size_t why_size)
+void gm_engine_return(struct gm_engine *engine, uint32_t app, const struct gm_holdings *has)
 {
-    return enter(engine, &(struct gm_input){.kind = GM_INPUT_RETURN,
-                                            .app = app,
-                                            .back = {holds, n, is_running, why, why_size}});
+    enter(engine, &(struct gm_input){.kind = GM_INPUT_RETURN, .app = app, .back = has});
 }
 
 void gm_engine_give_up(struct gm_engine *engine, uint32_t app)

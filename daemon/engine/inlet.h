@@ -5,6 +5,8 @@
 #include "daemon/core/ledger_clients.h"
 #include "daemon/engine/state/state.h"
 
+struct gm_holdings;
+
 /* For open.c. */
 void gm_engine_on_copies(void *engine);
 void gm_engine_on_grown(void *engine);
@@ -56,20 +58,18 @@ int gm_engine_set(struct gm_engine *engine, const struct gm_set_request *request
  * After an engine has taken a GPU over from a daemon before (adopt.c): the client of that record
  * has this GPU's memory, and has yet to come back. It has no session; its areas are mapped. 0; or
  * -ENOENT: the ledger has no such app, or was refused: the client cannot come back. And then: there
- * are no more, so what others have is given up.
+ * are no more, so what others have is given up. 0 or -ENOMEM: another start may do better.
  */
 int gm_engine_await(struct gm_engine *engine, struct gm_client *client,
                     const struct gm_client_record *record);
-void gm_engine_awaited(struct gm_engine *engine);
+int gm_engine_awaited(struct gm_engine *engine);
 /*
- * It has come back, and says what it has imported (HOLDS, of all GPUs). Its client has a session,
+ * It has come back, and has what it said (HOLDS), which each of its GPUs has read before WELCOME
+ * (gm_engine_read_holds, step/returns.h): nothing can be wrong any more. Its client has a session,
  * to which WELCOME was sent, its epoch, `is_parked` and `again`; its state is QUIET, and its gate
- * is closed. `is_running`: work of it may run. The gate opens again from here. 0; or -EPROTO or
- * -ENOMEM, and one line in `why`: nothing has changed. To know that for all GPUs before WELCOME:
- * gm_engine_check_holds (step/returns.h).
+ * is closed. The gate opens again from here.
  */
-int gm_engine_return(struct gm_engine *engine, uint32_t app, const struct gm_holds_entry *holds,
-                     uint32_t n, bool is_running, char *why, size_t why_size);
+void gm_engine_return(struct gm_engine *engine, uint32_t app, const struct gm_holdings *has);
 /* Its process has ended, and it has not come back. */
 void gm_engine_give_up(struct gm_engine *engine, uint32_t app);
 

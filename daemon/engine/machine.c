@@ -301,23 +301,25 @@ int gm_machine_join(struct gm_machine *machine, const struct gm_newcomer *who, c
     return 0;
 }
 
-void gm_machine_put(struct gm_machine *machine, struct gm_client *client,
-                    const struct gm_client_record *record)
+int gm_machine_put(struct gm_machine *machine, struct gm_client *client,
+                   const struct gm_client_record *record)
 {
+    int error = 0;
     gm_client_watch(client, on_client_ended, machine);
     machine->clients[client->id] = client;
     gm_engine_skip_refusals(client);
     gm_engine_judge_oversize(machine->engines[0], client);
-    for (uint32_t i = 0; i < machine->n; i++)
+    for (uint32_t i = 0; i < machine->n && error == 0; i++)
         if (machine->engines[i]->table->apps[client->id].is_used)
-            gm_engine_await(machine->engines[i], client, record);
+            error = gm_engine_await(machine->engines[i], client, record);
     gm_keep_lost(&machine->keep, client, record);
+    return error;
 }
 
 void gm_machine_returned(struct gm_machine *machine, struct gm_client *client)
 {
     if (machine->n == 1)
-        enter(machine, client, 0);
+        enter(machine, client, 0); /* likewise */
     keep_clients(machine);
 }
 

@@ -45,17 +45,19 @@ static struct gm_absents absents;
 static uv_loop_t loop;
 static struct gm_note told;
 static uint32_t n_awaited, n_left, n_returned, n_resumed, last_left;
-static int welcome_error, holds_error;
+static int welcome_error, holds_error, put_error, awaited_error;
+static uint32_t n_read; /* holdings that somebody has */
 static bool was_running;
 static uint64_t welcome_epoch; /* of the page, at WELCOME */
 
-void gm_machine_put(struct gm_machine *m, struct gm_client *client,
-                    const struct gm_client_record *record)
+int gm_machine_put(struct gm_machine *m, struct gm_client *client,
+                   const struct gm_client_record *record)
 {
     m->clients[client->id] = client;
     if (engine->table->apps[client->id].is_used)
         client->engines[0] = engine;
     gm_keep_lost(&m->keep, client, record);
+    return put_error;
 }
 
 void gm_machine_leave(struct gm_machine *m, uint32_t id)
@@ -84,31 +86,45 @@ void gm_machine_returned(struct gm_machine *m, struct gm_client *client)
     n_returned++;
 }
 
-void gm_engine_awaited(struct gm_engine *e)
+int gm_engine_awaited(struct gm_engine *e)
 {
     assert_ptr_equal(e, engine);
     n_awaited++;
+    return awaited_error;
 }
 
-int gm_engine_check_holds(const struct gm_engine *e, uint32_t app,
-                          const struct gm_holds_entry *holds, uint32_t n, bool is_running,
-                          char *why, size_t size)
+struct gm_holdings {
+    uint32_t app;
+};
+
+int gm_engine_read_holds(const struct gm_engine *e, uint32_t app,
+                         const struct gm_holds_entry *holds, uint32_t n, bool is_running,
+                         struct gm_holdings **out, char *why, size_t size)
 {
-    (void)e, (void)app, (void)holds, (void)n;
+    (void)e, (void)holds, (void)n;
     was_running = is_running;
-    if (holds_error)
+    *out = NULL;
+    if (holds_error) {
         snprintf(why, size, "it holds what it never got");
-    return holds_error;
+        return holds_error;
+    }
+    *out = malloc(sizeof **out);
+    (*out)->app = app;
+    n_read++;
+    return 0;
 }
 
-int gm_engine_return(struct gm_engine *e, uint32_t app, const struct gm_holds_entry *holds,
-                     uint32_t n, bool is_running, char *why, size_t size)
+void gm_engine_free_holds(struct gm_holdings *has)
 {
-    (void)holds, (void)n, (void)why, (void)size;
+    n_read -= has != NULL;
+    free(has);
+}
+
+void gm_engine_return(struct gm_engine *e, uint32_t app, const struct gm_holdings *has)
+{
     assert_non_null(machine.clients[app]->session);
     assert_ptr_equal(e, engine);
-    assert_int_equal(is_running, was_running);
-    return 0;
+    assert_int_equal(has->app, app);
 }
 
 void gm_engine_emit(struct gm_engine *e, const struct gm_event *event)
@@ -218,13 +234,19 @@ static void die(void)
     gm_kept_close(before.kept);
 }
 
-static void take_over(void)
+static int begin(char why[256])
 {
-    char why[256] = "";
+    why[0] = '\0';
     assert_int_equal(gm_kept_open(&machine.kept), 0);
     connect_to(machine.kept);
     assert_int_equal(gm_kept_take(machine.kept), 0);
-    assert_int_equal(gm_absents_open(&absents, &machine, gm_now(), why, sizeof why), 0);
+    return gm_absents_open(&absents, &machine, gm_now(), why, 256);
+}
+
+static void take_over(void)
+{
+    char why[256];
+    assert_int_equal(begin(why), 0);
     assert_string_equal(why, "");
     assert_int_equal(n_awaited, 1);
     gm_kept_settle(machine.kept);
@@ -256,7 +278,8 @@ static int set_up(void **state)
         _exit(127);
     }
     n_awaited = n_left = n_returned = n_resumed = 0;
-    welcome_error = holds_error = 0;
+    welcome_error = holds_error = put_error = awaited_error = 0;
+    n_read = 0;
     memset(&told, 0, sizeof told);
     memset(&before, 0, sizeof before);
     assert_int_equal(uv_loop_init(&loop), 0);
@@ -280,6 +303,7 @@ static int tear_down(void **state)
 {
     char command[96];
     (void)state;
+    assert_int_equal(n_read, 0);
     gm_absents_close(&absents);
     for (uint32_t id = 0; id < APPS; id++) {
         if (machine.clients[id])
@@ -443,6 +467,56 @@ static void test_gpu_lost(void **state)
     take_over();
     assert_non_null(strstr(find(0)->refusal, "what it had on GPU 5 is lost"));
     assert_true(machine.clients[0]->is_cut);
+}
+
+/* The ledgers differ in whose it is: it cannot come back, and its memory waits for its end. */
+static void test_another_users(void **state)
+{
+    (void)state;
+    program(0);
+    program(1)->uid = 1001;
+    die();
+    take_over();
+    assert_null(find(0)->refusal);
+    assert_string_equal(find(1)->refusal, "the ledger of GPU 0 says that it is another user's");
+    assert_true(machine.clients[1]->is_cut);
+    assert_int_equal(n_left, 0);
+}
+
+/* A GPU does not have a program as the ledger of programs has it: this daemon does not begin, and
+ * the keeper holds on to all for another one. */
+static void test_not_awaited(void **state)
+{
+    char why[256];
+    uint64_t id;
+    struct gm_kept *next;
+    (void)state;
+    program(0);
+    die();
+    put_error = -ENOENT;
+    assert_int_equal(begin(why), -ENOENT);
+    assert_non_null(strstr(why, "a program of the daemon before cannot be taken over"));
+    assert_int_equal(gm_kept_open(&next), 0);
+    connect_to(next);
+    assert_int_equal(gm_kept_take(next), 0);
+    const int fd = gm_kept_claim(next, GM_KEPT_CLIENTS, 0, 0, &id);
+    const int lease = gm_kept_claim(next, GM_KEPT_LEASE, 0, 0, &id);
+    assert_true(fd >= 0 && lease >= 0);
+    close(fd);
+    close(lease);
+    gm_kept_close(next);
+}
+
+static void test_rest_stays(void **state)
+{
+    char why[256];
+    (void)state;
+    program(0);
+    die();
+    awaited_error = -ENOMEM;
+    assert_int_equal(begin(why), -ENOMEM);
+    assert_non_null(strstr(why, "what ended programs had on GPU 0 stays"));
+    assert_null(absents.of);
 }
 
 /* Another process has its number; there is no lease. */
@@ -662,10 +736,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(nobody),   TEST(taken),  TEST(broken), TEST(newer),
-        TEST(words),    TEST(groups), TEST(epochs), TEST(number_used_again),
-        TEST(gpu_lost), TEST(states), TEST(tries),  TEST(replaced),
-        TEST(twice),
+        TEST(nobody),   TEST(taken),         TEST(broken),      TEST(newer),
+        TEST(words),    TEST(groups),        TEST(epochs),      TEST(number_used_again),
+        TEST(gpu_lost), TEST(states),        TEST(tries),       TEST(replaced),
+        TEST(twice),    TEST(another_users), TEST(not_awaited), TEST(rest_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,8 +172,10 @@ int gm_engine_await_app(struct gm_engine *engine, struct gm_client *client,
     const uint32_t id = client->id;
     const struct gm_table_app *entry = &engine->table->apps[id];
     struct gm_app *app = &engine->apps[id];
+    const bool is_its = engine->table->pools[entry->pool].uid == client->uid;
+    /* Who cannot come back waits for the end of its process, whosever the ledgers say it is. */
     if (app->state != GM_APP_UNUSED || !entry->is_used || !entry->is_lost ||
-        engine->table->pools[entry->pool].uid != client->uid)
+        (!is_its && !client->is_cut))
         return -ENOENT;
     memset(app, 0, sizeof *app);
     gm_engine_open_batches(app);
@@ -225,19 +227,23 @@ void gm_engine_give_up_app(struct gm_engine *engine, uint32_t id)
     gm_engine_forget_opens(engine, id);
 }
 
-void gm_engine_give_up_rest(struct gm_engine *engine)
+int gm_engine_give_up_rest(struct gm_engine *engine)
 {
     const struct gm_client_record record = {.pid = 0};
     struct gm_client *client;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+    int error = 0;
+    for (uint32_t id = 0; id < engine->config.max_apps && error == 0; id++) {
         const struct gm_table_app *entry = &engine->table->apps[id];
-        if (!entry->is_lost || engine->apps[id].state != GM_APP_UNUSED ||
-            gm_client_open_ended(&client, id, (uid_t)engine->table->pools[entry->pool].uid) != 0)
+        if (!entry->is_lost || engine->apps[id].state != GM_APP_UNUSED)
             continue;
-        gm_engine_await_app(engine, client, &record);
+        error = gm_client_open_ended(&client, id, (uid_t)engine->table->pools[entry->pool].uid);
+        if (error)
+            break;
+        error = gm_engine_await_app(engine, client, &record);
         gm_engine_give_up_app(engine, id);
         gm_client_drop(client);
     }
+    return error;
 }
 
 void gm_engine_bury(struct gm_engine *engine)

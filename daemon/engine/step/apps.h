@@ -16,16 +16,17 @@ void gm_engine_free_app(struct gm_engine *engine, uint32_t app);
  * nothing has changed. */
 int gm_engine_add_app(struct gm_engine *engine, struct gm_client *client);
 
-/* Of the daemon before (core/model.h, LOST). It is awaited: 0; -ENOENT: the ledger has no such app.
- */
+/* Of the daemon before (core/model.h, LOST). It is awaited: 0; -ENOENT: the ledger has no such app,
+ * or says that it is another user's. */
 int gm_engine_await_app(struct gm_engine *engine, struct gm_client *client,
                         const struct gm_client_record *record);
 /* Its client has a session again. It stays LOST. */
 void gm_engine_connect_app(struct gm_engine *engine, uint32_t app);
 /* ... and the scheduler and its group know it. */
 void gm_engine_rejoin_app(struct gm_engine *engine, uint32_t app);
-/* Its process has ended; and so it is with those that nobody awaits. */
+/* Its process has ended; and so it is with those that nobody awaits. 0 or -ENOMEM: there are more.
+ */
 void gm_engine_give_up_app(struct gm_engine *engine, uint32_t app);
-void gm_engine_give_up_rest(struct gm_engine *engine);
+int gm_engine_give_up_rest(struct gm_engine *engine);
 
 #endif

@@ -49,7 +49,8 @@ struct pair {
     uint32_t index;
 };
 
-struct holdings {
+struct gm_holdings {
+    bool is_running;
     uint64_t *va; /* by frame: where it is mapped; 0: it is imported; NOT_HELD */
     struct span *spans;
     uint32_t n_spans;
@@ -90,19 +91,22 @@ static uint64_t frame_bytes(const struct gm_engine *engine, uint32_t frame)
     return gm_class_bytes(engine->table->frames[frame].class);
 }
 
-static void free_holdings(struct holdings *has)
+void gm_engine_free_holds(struct gm_holdings *has)
 {
+    if (!has)
+        return;
     free(has->va);
     free(has->spans);
     free(has->unknown);
     free(has->chunks);
+    free(has);
 }
 
 /* ---- what it says ---- */
 
 /* The chunk of the app at exactly this place; GM_NONE: none reaches into it. False: one does, and
  * lies elsewhere. */
-static bool chunk_at(const struct gm_engine *engine, const struct holdings *has,
+static bool chunk_at(const struct gm_engine *engine, const struct gm_holdings *has,
                      const struct span *span, uint32_t *chunk)
 {
     const struct pair *at = find(has->chunks, has->n_chunks, span->va + span->bytes - 1);
@@ -131,7 +135,7 @@ static bool may_stray(const struct gm_engine *engine, uint32_t id, uint32_t fram
 
 /* NULL: it can be. */
 static const char *judge_span(const struct gm_engine *engine, uint32_t id,
-                              const struct holdings *has, uint32_t i)
+                              const struct gm_holdings *has, uint32_t i)
 {
     const struct span *span = &has->spans[i];
     uint32_t chunk;
@@ -149,28 +153,27 @@ static const char *judge_span(const struct gm_engine *engine, uint32_t id,
 }
 
 /* A chunk that it must have mapped, and has not. That one is mapped on the host is a guess. */
-static const char *judge_chunk(const struct gm_engine *engine, const struct holdings *has,
-                               uint32_t index, bool is_running)
+static const char *judge_chunk(const struct gm_engine *engine, const struct gm_holdings *has,
+                               uint32_t index)
 {
     const struct gm_chunk *chunk = &engine->table->chunks[index];
     const bool is_in_place = !gm_chunk_is_settled(chunk) || has->va[chunk->frame] == chunk->va;
-    const bool may_lack = !is_running || chunk->state == GM_CHUNK_ON_HOST;
+    const bool may_lack = !has->is_running || chunk->state == GM_CHUNK_ON_HOST;
     return is_in_place || (may_lack && !chunk->is_fixed) ? NULL
                                                          : "it lacks memory that it works with";
 }
 
-static const char *judge(const struct gm_engine *engine, uint32_t id, const struct holdings *has,
-                         bool is_running)
+static const char *judge(const struct gm_engine *engine, uint32_t id, const struct gm_holdings *has)
 {
     const char *wrong = NULL;
     for (uint32_t i = 0; i < has->n_spans && !wrong; i++)
         wrong = judge_span(engine, id, has, i);
     for (uint32_t i = 0; i < has->n_chunks && !wrong; i++)
-        wrong = judge_chunk(engine, has, has->chunks[i].index, is_running);
+        wrong = judge_chunk(engine, has, has->chunks[i].index);
     return wrong;
 }
 
-static void list_chunks(const struct gm_engine *engine, uint32_t id, struct holdings *has)
+static void list_chunks(const struct gm_engine *engine, uint32_t id, struct gm_holdings *has)
 {
     const struct gm_table *table = engine->table;
     for (uint32_t a = table->apps[id].allocations.head; a != GM_NONE;
@@ -193,7 +196,7 @@ static uint32_t list_names(const struct gm_engine *engine, struct pair *names)
     return n;
 }
 
-static const char *take_entry(const struct gm_engine *engine, uint32_t id, struct holdings *has,
+static const char *take_entry(const struct gm_engine *engine, uint32_t id, struct gm_holdings *has,
                               const struct gm_holds_entry *entry, const struct pair *at)
 {
     if (!at || at->key != entry->frame) {
@@ -216,7 +219,7 @@ static const char *take_entry(const struct gm_engine *engine, uint32_t id, struc
 /* NULL; or what is wrong. */
 static const char *take_holds(const struct gm_engine *engine, uint32_t id,
                               const struct gm_holds_entry *holds, uint32_t n,
-                              const struct pair *names, uint32_t n_names, struct holdings *has)
+                              const struct pair *names, uint32_t n_names, struct gm_holdings *has)
 {
     const char *wrong = NULL;
     for (uint32_t i = 0; i < engine->table->max_frames; i++)
@@ -230,45 +233,52 @@ static const char *take_holds(const struct gm_engine *engine, uint32_t id,
     return wrong;
 }
 
-/* All that it says, if it can be. 0, or -errno and `why`. Freed by free_holdings in any case. */
-static int read_holds(const struct gm_engine *engine, uint32_t id,
-                      const struct gm_holds_entry *holds, uint32_t n, bool is_running,
-                      struct holdings *has, char *why, size_t why_size)
+/* Empty ones, with room for all that it says. NULL: there is no memory. */
+static struct gm_holdings *new_holdings(const struct gm_engine *engine, uint32_t n, bool is_running)
 {
-    const uint32_t max_frames = engine->table->max_frames;
-    const char *wrong = "the daemon has no memory for what it says";
-    struct pair *names = calloc((size_t)max_frames + 1, sizeof *names);
-    int error = -ENOMEM;
-    *has = (struct holdings){
-        .va = calloc((size_t)max_frames + 1, sizeof *has->va),
+    struct gm_holdings *has = calloc(1, sizeof *has);
+    if (!has)
+        return NULL;
+    *has = (struct gm_holdings){
+        .is_running = is_running,
+        .va = calloc((size_t)engine->table->max_frames + 1, sizeof *has->va),
         .spans = calloc((size_t)n + 1, sizeof *has->spans),
         .unknown = calloc((size_t)n + 1, sizeof *has->unknown),
         .chunks = calloc((size_t)engine->table->used_chunks + 1, sizeof *has->chunks)};
-    if (names && has->va && has->spans && has->unknown && has->chunks) {
-        wrong = take_holds(engine, id, holds, n, names, list_names(engine, names), has);
-        if (!wrong)
-            wrong = judge(engine, id, has, is_running);
-        error = wrong ? -EPROTO : 0;
-    }
-    free(names);
-    if (wrong)
-        snprintf(why, why_size, "%s", wrong);
-    return error;
+    if (has->va && has->spans && has->unknown && has->chunks)
+        return has;
+    gm_engine_free_holds(has);
+    return NULL;
 }
 
-int gm_engine_check_holds(const struct gm_engine *engine, uint32_t id,
-                          const struct gm_holds_entry *holds, uint32_t n, bool is_running,
-                          char *why, size_t why_size)
+int gm_engine_read_holds(const struct gm_engine *engine, uint32_t id,
+                         const struct gm_holds_entry *holds, uint32_t n, bool is_running,
+                         struct gm_holdings **out, char *why, size_t why_size)
 {
-    struct holdings has;
     const struct gm_app *app = &engine->apps[id];
+    *out = NULL;
     if (app->state != GM_APP_LOST || app->session) {
         snprintf(why, why_size, "it is not awaited");
         return -EPROTO;
     }
-    const int error = read_holds(engine, id, holds, n, is_running, &has, why, why_size);
-    free_holdings(&has);
-    return error;
+    struct pair *names = calloc((size_t)engine->table->max_frames + 1, sizeof *names);
+    struct gm_holdings *has = names ? new_holdings(engine, n, is_running) : NULL;
+    if (!has) {
+        free(names);
+        snprintf(why, why_size, "the daemon has no memory for what it says");
+        return -ENOMEM;
+    }
+    const char *wrong = take_holds(engine, id, holds, n, names, list_names(engine, names), has);
+    if (!wrong)
+        wrong = judge(engine, id, has);
+    free(names);
+    if (wrong) {
+        gm_engine_free_holds(has);
+        snprintf(why, why_size, "%s", wrong);
+        return -EPROTO;
+    }
+    *out = has;
+    return 0;
 }
 
 /* ---- what follows ---- */
@@ -281,7 +291,7 @@ static void send_unmaps(struct gm_engine *engine, uint32_t id, const struct gm_s
 }
 
 /* What is mapped and not in place. What others share stays, if all of it is there. */
-static void unmap_strays(struct gm_engine *engine, uint32_t id, const struct holdings *has)
+static void unmap_strays(struct gm_engine *engine, uint32_t id, const struct gm_holdings *has)
 {
     struct gm_span_entry spans[GM_ENTRIES_UNMAP];
     uint32_t n = 0, chunk;
@@ -300,7 +310,7 @@ static void unmap_strays(struct gm_engine *engine, uint32_t id, const struct hol
     send_unmaps(engine, id, spans, n);
 }
 
-static void drop_unknown(struct gm_engine *engine, uint32_t id, const struct holdings *has)
+static void drop_unknown(struct gm_engine *engine, uint32_t id, const struct gm_holdings *has)
 {
     struct gm_frame_entry entries[GM_ENTRIES_DROP];
     uint32_t n = 0;
@@ -315,7 +325,7 @@ static void drop_unknown(struct gm_engine *engine, uint32_t id, const struct hol
 }
 
 /* Which frames it has imported is as it says. What is condemned it is to drop. */
-static void take_imports(struct gm_engine *engine, uint32_t id, const struct holdings *has)
+static void take_imports(struct gm_engine *engine, uint32_t id, const struct gm_holdings *has)
 {
     struct gm_table *table = engine->table;
     for (uint32_t i = 0; i < table->max_frames; i++) {
@@ -348,7 +358,7 @@ static void map_again(struct gm_engine *engine, uint32_t index)
         gm_engine_map(engine, index);
 }
 
-static void take_places(struct gm_engine *engine, const struct holdings *has)
+static void take_places(struct gm_engine *engine, const struct gm_holdings *has)
 {
     for (uint32_t i = 0; i < has->n_chunks; i++) {
         const struct gm_chunk *chunk = &engine->table->chunks[has->chunks[i].index];
@@ -372,34 +382,25 @@ static void go_on(struct gm_engine *engine, uint32_t id)
         gm_engine_wants(engine, id);
 }
 
-int gm_engine_app_returns(struct gm_engine *engine, uint32_t id, const struct gm_holds_entry *holds,
-                          uint32_t n, bool is_running, char *why, size_t why_size)
+void gm_engine_app_returns(struct gm_engine *engine, uint32_t id, const struct gm_holdings *has)
 {
     struct gm_app *app = &engine->apps[id];
-    struct holdings has;
-    if (app->state != GM_APP_LOST || app->session)
-        return -EPROTO;
-    const int error = read_holds(engine, id, holds, n, is_running, &has, why, why_size);
-    if (error == 0) {
-        app->back.is_running = is_running;
-        if (is_running)
-            gm_client_runs(app->client);
-        gm_engine_connect_app(engine, id);
-        gm_engine_confirm_opens(engine, id, has.va);
-        unmap_strays(engine, id, &has);
-        drop_unknown(engine, id, &has);
-        take_imports(engine, id, &has);
-        gm_engine_end_unconfirmed(engine, id);
-        take_places(engine, &has);
-        gm_engine_take_busy_spares(engine, id);
-        gm_engine_rejoin_app(engine, id); /* from here on its memory may change */
-        if (is_running)
-            gm_engine_expect_again(engine, id);
-        if (app->back.unanswered == 0 && app->session)
-            go_on(engine, id);
-    }
-    free_holdings(&has);
-    return error;
+    app->back.is_running = has->is_running;
+    if (has->is_running)
+        gm_client_runs(app->client);
+    gm_engine_connect_app(engine, id);
+    gm_engine_confirm_opens(engine, id, has->va);
+    unmap_strays(engine, id, has);
+    drop_unknown(engine, id, has);
+    take_imports(engine, id, has);
+    gm_engine_end_unconfirmed(engine, id);
+    take_places(engine, has);
+    gm_engine_take_busy_spares(engine, id);
+    gm_engine_rejoin_app(engine, id); /* from here on its memory may change */
+    if (has->is_running)
+        gm_engine_expect_again(engine, id);
+    if (app->back.unanswered == 0 && app->session)
+        go_on(engine, id);
 }
 
 void gm_engine_stray_done(struct gm_engine *engine, uint32_t id)

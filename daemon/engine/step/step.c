@@ -178,19 +178,15 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         error = gm_engine_await_app(engine, input->await.client, input->await.record);
         break;
     case GM_INPUT_AWAITED:
-        gm_engine_give_up_rest(engine);
+        error = gm_engine_give_up_rest(engine);
         gm_engine_leave_again(engine);
         gm_engine_follow_budget(engine, GM_WHY_NONE); /* from now on: nobody may join */
         gm_engine_promise_lost(engine);
         break;
     case GM_INPUT_RETURN:
-        error =
-            gm_engine_app_returns(engine, input->app, input->back.holds, input->back.n,
-                                  input->back.is_running, input->back.why, input->back.why_size);
-        if (error == 0) {
-            gm_engine_unite_kin(engine, input->app);
-            gm_engine_gather_groups(engine);
-        }
+        gm_engine_app_returns(engine, input->app, input->back);
+        gm_engine_unite_kin(engine, input->app);
+        gm_engine_gather_groups(engine);
         break;
     case GM_INPUT_GIVE_UP:
         gm_engine_give_up_app(engine, input->app);

@@ -8,6 +8,8 @@
 #include "daemon/core/ledger_clients.h"
 #include "daemon/engine/state/state.h"
 
+struct gm_holdings;
+
 enum gm_input_kind {
     GM_INPUT_TIME,        /* nothing but time has passed */
     GM_INPUT_DEVICE,      /* look what the device has free; nothing else */
@@ -66,18 +68,12 @@ struct gm_input {
             struct gm_client *client;
             const struct gm_client_record *record;
         } await;
-        struct {
-            const struct gm_holds_entry *holds;
-            uint32_t n;
-            bool is_running;
-            char *why;
-            size_t why_size;
-        } back; /* RETURN */
+        const struct gm_holdings *back; /* RETURN: what it has */
     };
 };
 
-/* The input came at the time `now`. Of JOIN, SET, AWAIT and RETURN 0, or -errno and nothing has
- * changed. */
+/* The input came at the time `now`. Of JOIN, SET, AWAIT and AWAITED 0, or -errno: of the first
+ * three nothing has changed then, and after AWAITED the engine is to be closed. */
 int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input *input);
 
 #endif

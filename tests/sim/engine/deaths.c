@@ -196,7 +196,7 @@ static void on_come(void *arg, uint64_t a, uint64_t b)
     make_clients(machine.records, machine.daemon.max_apps);
     machine.records = NULL;
     for (uint32_t i = 0; i < machine.n_gpus; i++)
-        gm_engine_awaited(machine.daemon.engines[i]);
+        require(gm_engine_awaited(machine.daemon.engines[i]) == 0, "no memory");
     gm_kept_settle(machine.config.kept);
     machine.is_down = false;
     machine.sums.comings++;

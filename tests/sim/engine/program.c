@@ -1719,10 +1719,8 @@ static void ask_again(struct program *p)
 }
 
 /* The client of the new daemon goes on with the program. */
-static void go_on(struct program *p, struct gm_client *client, const struct gm_holds_entry *holds,
-                  uint32_t n, bool is_running)
+static void go_on(struct program *p, struct gm_client *client, struct gm_holdings *has[GPUS])
 {
-    char why[256];
     struct gm_session *session = calloc(1, sizeof *session);
     require(session, "no memory");
     *session = (struct gm_session){.program = p, .life = p->life};
@@ -1740,10 +1738,8 @@ static void go_on(struct program *p, struct gm_client *client, const struct gm_h
     require(gm_client_return(client, session, &rejoin), "program %u cannot come back", p->number);
     gm_keep_client(&machine.daemon.keep, client);
     for (uint32_t i = 0; i < machine.n_gpus; i++)
-        if (client->engines[i])
-            require(gm_engine_return(machine.daemon.engines[i], client->id, holds, n, is_running,
-                                     why, sizeof why) == 0,
-                    "program %u is refused: %s", p->number, why);
+        if (has[i])
+            gm_engine_return(machine.daemon.engines[i], client->id, has[i]);
     gm_keep_client(&machine.daemon.keep, client);
     machine.sums.back++;
     ask_again(p);
@@ -1773,11 +1769,13 @@ static void on_again(void *arg, uint64_t life, uint64_t daemon)
     const bool is_running = p->is_active || atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
     const bool is_hostile =
         !machine.is_ending && draw_percent(&machine.death, 4) && make_hostile(p, holds, &n);
+    struct gm_holdings *has[GPUS] = {NULL};
     bool is_refused = false;
     for (uint32_t i = 0; i < machine.n_gpus; i++)
-        is_refused = is_refused || (client->engines[i] &&
-                                    gm_engine_check_holds(machine.daemon.engines[i], p->app, holds,
-                                                          n, is_running, why, sizeof why) != 0);
+        is_refused =
+            is_refused ||
+            (client->engines[i] && gm_engine_read_holds(machine.daemon.engines[i], p->app, holds, n,
+                                                        is_running, &has[i], why, sizeof why) != 0);
     require(!is_refused || is_hostile, "program %u is refused: %s", p->number, why);
     trace(is_running ? "program %lu comes back, %lu frames, and runs"
                      : "program %lu comes back, %lu frames",
@@ -1786,10 +1784,12 @@ static void on_again(void *arg, uint64_t life, uint64_t daemon)
         refused(p);
     } else if (!is_hostile) {
         memset(p->members, 0, sizeof p->members); /* checks.c knew it under the daemon before */
-        go_on(p, client, holds, n, is_running);
+        go_on(p, client, has);
     } else {
         machine_at(machine.now + GM_MS, on_again, p, life, daemon);
     }
+    for (uint32_t i = 0; i < machine.n_gpus; i++)
+        gm_engine_free_holds(has[i]);
 }
 
 void programs_try_again(void)
