@@ -493,9 +493,21 @@ static void check_quiet(const struct gm_engine *engine, const struct gm_chunk *c
             app->client->state == GM_CLIENT_QUIET ? "" : "not ");
 }
 
+/* What is on its way waits for a copy or for an answer: else it would for ever. */
+static void check_on_their_way(const struct gm_table *table)
+{
+    for (uint32_t c = 0; c < table->max_chunks; c++)
+        require(gm_chunk_is_still(&table->chunks[c]) || table->chunks[c].copy_pending ||
+                    table->chunks[c].map_pending,
+                "chunk %u is %s, and nothing of it is to come", c,
+                gm_model_state_text(GM_MODEL_CHUNK, table->chunks[c].state));
+}
+
 static void check_chunks(const struct gm_engine *engine)
 {
     const struct gm_table *table = engine->table;
+    if (!machine.is_down) /* else it is being adopted */
+        check_on_their_way(table);
     for (uint32_t id = 0; id < table->max_apps; id++) {
         const struct gm_session *session = engine->apps[id].session;
         if (!session || session->program->life != session->life || !session->program->is_connected)
@@ -650,7 +662,9 @@ static void check_waiting(uint32_t index)
     const struct gm_admit_request *at = find_unserved(machine.daemon.engines[index]);
     uint64_t *since = &machine.gpus[index].unserved_at;
     *since = !at ? 0 : *since == 0 ? machine.now : *since;
-    require(!at || machine.now - *since <= UNSERVED_MOST,
+    /* What the driver keeps for a program the engine hears when it goes round. */
+    const bool is_heard = machine.daemon.engines[index]->now >= *since;
+    require(!at || !is_heard || machine.now - *since <= UNSERVED_MOST,
             "app %u waits for %lu MiB, which it could have or never can", at->app, at->bytes >> 20);
 }
 
