@@ -170,3 +170,11 @@ enum gm_ledger_outcome gm_clients_read(const struct gm_clients *clients, uint32_
     return crc(is, id) == (uint32_t)word && is_client(clients, is) ? GM_LEDGER_IS
                                                                    : GM_LEDGER_BROKEN;
 }
+
+bool gm_clients_are_together(uint32_t id, const struct gm_client_record *record, uint32_t other_id,
+                             const struct gm_client_record *other)
+{
+    return !record->is_gone && !other->is_gone && record->uid == other->uid &&
+           (record->group_of == other_id || record->group_of == other->group_of ||
+            other->group_of == id);
+}

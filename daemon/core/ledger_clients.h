@@ -94,5 +94,9 @@ const char *gm_clients_open(struct gm_clients *clients, void *memory, size_t byt
 /* BROKEN also for what no client can be. */
 enum gm_ledger_outcome gm_clients_read(const struct gm_clients *clients, uint32_t id,
                                        struct gm_client_record *is);
+/* Whether two ran together. A death in the middle of telling all of a group may leave two numbers
+ * for it. */
+bool gm_clients_are_together(uint32_t id, const struct gm_client_record *record, uint32_t other_id,
+                             const struct gm_client_record *other);
 
 #endif

@@ -158,12 +158,7 @@ static const struct gm_client *partner_of(const struct gm_absents *absents, uint
 {
     for (uint32_t other = 0; other < id; other++) {
         const struct gm_absent *absent = absents->of[other];
-        if (!absent || absent->record.is_gone || record->is_gone ||
-            absent->record.uid != record->uid)
-            continue;
-        /* A death in the middle of telling all of a group may leave two numbers for it. */
-        if (record->group_of == other || record->group_of == absent->record.group_of ||
-            absent->record.group_of == id)
+        if (absent && gm_clients_are_together(id, record, other, &absent->record))
             return absent->client;
     }
     return NULL;

@@ -123,11 +123,13 @@ static uint32_t last_window(const struct gm_stat *stat)
 static void make_client(uint32_t id, const struct gm_client_record *record, struct program *p)
 {
     struct gm_client *client;
+    static struct gm_client_record records[PROGRAMS]; /* of those that are made already */
     const struct gm_client *partner = NULL;
-    if (!record->is_gone && record->group_of != id)
-        partner = machine.daemon.clients[record->group_of];
-    if (partner && partner->is_cut)
-        partner = NULL;
+    for (uint32_t other = 0; other < id && !partner; other++)
+        if (machine.daemon.clients[other] &&
+            gm_clients_are_together(id, record, other, &records[other]))
+            partner = machine.daemon.clients[other];
+    records[id] = *record;
     struct gm_kept *kept = machine.config.kept;
     uint64_t unused;
     const int stat = gm_kept_claim(kept, GM_KEPT_STAT, 0, id, &unused);
