@@ -22,15 +22,16 @@ static void leave_clean(struct gm_engine *engine, uint32_t index)
     gm_table_leave_frame(engine->table, index, 0);
 }
 
-/* Its frame needs no clearing, either. Its pages go first: whoever looks finds it there or nowhere.
- */
+/* Its frame needs no clearing, either, unless it is kept from others as a lost program may have it
+ * mapped. Its pages go first: whoever looks finds it there or nowhere. */
 static void leave_zero(struct gm_engine *engine, uint32_t index)
 {
     const uint32_t frame = engine->table->chunks[index].frame;
     engine->sums.zero += gm_chunk_bytes(&engine->table->chunks[index]);
     gm_engine_free_pages(engine, index);
     gm_table_leave_frame(engine->table, index, 0);
-    gm_table_clean_frame(engine->table, frame, 0);
+    if (engine->table->frames[frame].state == GM_FRAME_FREE)
+        gm_table_clean_frame(engine->table, frame, 0);
 }
 
 /* `hash`: of what is copied; NULL: not known. */

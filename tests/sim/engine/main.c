@@ -8,7 +8,8 @@
  * sim_engine --sleepers         beside programs that sleep others work (sleepers.c)
  * sim_engine --evicts           who is evicted leaves the GPU, and comes back (evicts.c)
  * sim_engine --jobs N [FROM]    N seeds of jobs on several GPUs (jobs.c)
- * sim_engine --deaths N [FROM]  N seeds in which the daemon dies, and another one comes (deaths.c);
+ * sim_engine --deaths N [FROM]  N seeds in which the daemon dies, and another one comes (deaths.c),
+ *                               without FROM the rare ones of them first;
  *                               --count-deaths goes on after a failure, --death SEED shows one
  * sim_engine --turns            how much of the GPU's time is used in turns (turns.c)
  *
@@ -143,7 +144,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], "--count") == 0)
             return count_failures(n, seed);
         if (strcmp(argv[1], "--deaths") == 0)
-            return deaths_run(n, seed, false);
+            return deaths_run(n, argc == 3 ? 0 : seed, false);
         if (strcmp(argv[1], "--count-deaths") == 0)
             return deaths_run(n, seed, true);
         if (strcmp(argv[1], "--death") == 0 && argc == 3) {
