@@ -1634,12 +1634,13 @@ static uint32_t list_holds(const struct program *p, struct gm_holds_entry *holds
 }
 
 /* What no program that obeys says. False: it found nothing. */
-static bool make_hostile(const struct program *p, struct gm_holds_entry *holds, uint32_t *n)
+static bool make_hostile(const struct program *p, const struct gm_client *client,
+                         struct gm_holds_entry *holds, uint32_t *n)
 {
-    const struct gm_engine *engine = machine.daemon.engines[draw(&machine.death, machine.n_gpus)];
+    const struct gm_engine *engine = client->engines[draw(&machine.death, machine.n_gpus)];
     switch (draw(&machine.death, 3)) {
     case 0: /* a frame that is another's */
-        for (uint32_t i = 0; i < engine->table->max_frames; i++)
+        for (uint32_t i = 0; engine && i < engine->table->max_frames; i++)
             if (engine->table->frames[i].state != GM_FRAME_UNUSED &&
                 !gm_table_has_import(engine->table, p->app, i)) {
                 holds[(*n)++] = (struct gm_holds_entry){
@@ -1768,7 +1769,7 @@ static void on_again(void *arg, uint64_t life, uint64_t daemon)
             p->number);
     const bool is_running = p->is_active || atomic_load(&p->ctl->gate) == GM_GATE_OPEN;
     const bool is_hostile =
-        !machine.is_ending && draw_percent(&machine.death, 4) && make_hostile(p, holds, &n);
+        !machine.is_ending && draw_percent(&machine.death, 4) && make_hostile(p, client, holds, &n);
     struct gm_holdings *has[GPUS] = {NULL};
     bool is_refused = false;
     for (uint32_t i = 0; i < machine.n_gpus; i++)
@@ -1776,17 +1777,16 @@ static void on_again(void *arg, uint64_t life, uint64_t daemon)
             is_refused ||
             (client->engines[i] && gm_engine_read_holds(machine.daemon.engines[i], p->app, holds, n,
                                                         is_running, &has[i], why, sizeof why) != 0);
-    require(!is_refused || is_hostile, "program %u is refused: %s", p->number, why);
+    require(is_refused == is_hostile, "program %u is %s: %s", p->number,
+            is_refused ? "refused" : "hostile, and not refused", why);
     trace(is_running ? "program %lu comes back, %lu frames, and runs"
                      : "program %lu comes back, %lu frames",
           p->number, n, 0);
     if (is_refused) {
         refused(p);
-    } else if (!is_hostile) {
+    } else {
         memset(p->members, 0, sizeof p->members); /* checks.c knew it under the daemon before */
         go_on(p, client, has);
-    } else {
-        machine_at(machine.now + GM_MS, on_again, p, life, daemon);
     }
     for (uint32_t i = 0; i < machine.n_gpus; i++)
         gm_engine_free_holds(has[i]);
