@@ -52,6 +52,17 @@ static void check_memory(const struct gm_engine *engine)
     require(bytes == engine->table->allocated, "the frames' memory is not what the table says");
 }
 
+/* A frame that is to end waits for each that has it, and has yet to come back. */
+static void check_condemned(const struct gm_engine *engine)
+{
+    const struct gm_table *table = engine->table;
+    for (uint32_t i = table->first_condemned; i != GM_NONE; i = table->frames[i].next)
+        for (uint32_t id = 0; id < table->max_apps; id++)
+            require(engine->apps[id].session || engine->apps[id].state != GM_APP_LOST ||
+                        !gm_table_has_import(table, id, i) || gm_table_has_drop(table, id, i),
+                    "frame %u is to end, lost app %u has it, and is not to drop it", i, id);
+}
+
 /* Pinned memory that is mapped, be it by a process that is dying or by what one left, stays a host
  * frame. */
 static void check_host_frames(void)
@@ -861,6 +872,7 @@ void checks_run(void)
                 "the engine goes round without an end");
         check_table(machine.daemon.engines[i]);
         check_memory(machine.daemon.engines[i]);
+        check_condemned(machine.daemon.engines[i]);
         check_chunks(machine.daemon.engines[i]);
         if (machine.has_caps)
             count_device(machine.daemon.engines[i]);
