@@ -371,12 +371,11 @@ enum gm_ledger_outcome gm_ledger_chunk(const struct gm_ledger *ledger, uint32_t 
 
 struct gm_ledger_place gm_ledger_resolve(struct gm_ledger_place place, uint64_t ended)
 {
-    if (place.where != GM_LEDGER_OUT)
+    if (place.where != GM_LEDGER_OUT || ended < place.number)
         return place;
-    const bool has_left = ended >= place.number;
-    return (struct gm_ledger_place){.where = has_left ? GM_LEDGER_AT_PAGE : GM_LEDGER_IN_FRAME,
-                                    .tier = has_left ? GM_TIER_PINNED : GM_TIER_NONE,
-                                    .index = has_left ? place.page : place.index,
+    return (struct gm_ledger_place){.where = GM_LEDGER_AT_PAGE,
+                                    .tier = GM_TIER_PINNED,
+                                    .index = place.page,
                                     .is_on_host = place.is_on_host};
 }
 

@@ -176,7 +176,7 @@ enum gm_ledger_outcome gm_ledger_chunk(const struct gm_ledger *ledger, uint32_t 
 enum gm_ledger_outcome gm_ledger_frame(const struct gm_ledger *ledger, uint32_t frame,
                                        struct gm_ledger_frame *is);
 bool gm_ledger_has_import(const struct gm_ledger *ledger, uint32_t app, uint32_t frame);
-/* OUT no more: where the data is, now that `ended` copies out have ended. */
+/* Where the data is, now that `ended` copies out have ended: OUT, if its own has not. */
 struct gm_ledger_place gm_ledger_resolve(struct gm_ledger_place place, uint64_t ended);
 
 #endif

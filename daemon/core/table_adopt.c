@@ -241,8 +241,7 @@ static const char *adopt_places(struct gm_table *table, struct gm_adoption *adop
         if (table->chunks[i].state == GM_CHUNK_UNUSED)
             continue;
         gm_ledger_chunk(adoption->from, i, &allocation, &ordinal, &place);
-        if (place.where != GM_LEDGER_OUT || adoption->ended >= place.number)
-            place = gm_ledger_resolve(place, adoption->ended);
+        place = gm_ledger_resolve(place, adoption->ended);
         gm_table_put(table, i, place.is_on_host);
         if (place.where == GM_LEDGER_IN_FRAME)
             wrong = place_in_frame(table, i, place.index);
