@@ -10,13 +10,23 @@
 #include "common/clock.h"
 #include "daemon/engine/act/client.h"
 #include "daemon/engine/act/device.h"
+#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/round.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/step.h"
 
 static int enter(struct gm_engine *engine, const struct gm_input *input)
 {
+    const uint64_t now = gm_now();
     gm_cuda_enter(&engine->cuda, engine->context);
-    return gm_engine_step(engine, gm_now(), input);
+    const int result = gm_engine_step(engine, now, input);
+    const uint64_t ns = gm_engine_take_deciding(engine);
+    if (ns > 0)
+        gm_engine_emit(engine,
+                       &(struct gm_event){.kind = GM_EVENT_DECIDED,
+                                          .app = GM_NONE,
+                                          .decided = {.ns = ns, .pass_ns = gm_now() - now}});
+    return result;
 }
 
 static void enter_kind(struct gm_engine *engine, enum gm_input_kind kind)

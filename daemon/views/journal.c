@@ -26,6 +26,16 @@ static void count_switch(struct gm_journal *journal, uint32_t gpu, uint64_t ns)
     journal->gpu[gpu].switch_ns += ns;
 }
 
+static void count_decision(struct gm_decision_times *times, uint64_t ns)
+{
+    unsigned n = 0;
+    while (n < GM_DECISION_BOUNDS && ns > gm_decision_bound(n))
+        n++;
+    times->counts[n]++;
+    times->sum_ns += ns;
+    times->most_ns = ns > times->most_ns ? ns : times->most_ns;
+}
+
 void gm_journal_event(struct gm_journal *journal, const struct gm_event *event)
 {
     const uint32_t index = event->gpu;
@@ -35,6 +45,10 @@ void gm_journal_event(struct gm_journal *journal, const struct gm_event *event)
     case GM_EVENT_SWITCH:
         keep(journal, event, event->switch_.note);
         count_switch(journal, index, event->switch_.note->took.total_ns);
+        break;
+    case GM_EVENT_DECIDED:
+        count_decision(&journal->gpu[index].decisions, event->decided.ns);
+        count_decision(&journal->gpu[index].passes, event->decided.pass_ns);
         break;
     case GM_EVENT_LEVEL:
         keep(journal, event, event->level.note);

@@ -12,6 +12,12 @@
 #include "daemon/core/events.h"
 #include "daemon/views/tape.h"
 
+/* Decisions since the start, by how long they took; the last: beyond all bounds. */
+struct gm_decision_times {
+    uint64_t counts[GM_DECISION_BOUNDS + 1];
+    uint64_t sum_ns, most_ns;
+};
+
 struct gm_journal {
     bool is_several; /* GPUs: entries name theirs */
     struct gm_tape tape;
@@ -24,13 +30,20 @@ struct gm_journal {
         /* Switches since the start, by their time; the last: beyond all bounds. */
         uint64_t switches[GM_SWITCH_BOUNDS + 1];
         uint64_t switch_ns; /* ... and the sum of their times */
-    } gpu[GM_GPUS_MAX];     /* by the engine's index */
+        struct gm_decision_times decisions, passes;
+    } gpu[GM_GPUS_MAX]; /* by the engine's index */
 };
 
 /* The n-th bound of the times of switches, in ns; a time that equals it is within. */
 static inline uint64_t gm_switch_bound(unsigned n)
 {
     return GM_MS << n;
+}
+
+/* Likewise of decisions: four for each doubling. */
+static inline uint64_t gm_decision_bound(unsigned n)
+{
+    return (GM_US << (n / 4)) * (4 + n % 4);
 }
 
 /* For mux-ctl trace: gm_tape_ask. */

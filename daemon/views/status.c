@@ -197,6 +197,21 @@ static void add_switch_times(cJSON *object, const struct gm_journal *journal, ui
     add_seconds(times, "sum_s", journal->gpu[gpu].switch_ns);
 }
 
+static void add_decision_times(cJSON *object, const char *name,
+                               const struct gm_decision_times *times)
+{
+    cJSON *mine = cJSON_AddObjectToObject(object, name);
+    cJSON *bounds = cJSON_AddArrayToObject(mine, "up_to_s");
+    cJSON *counts = cJSON_AddArrayToObject(mine, "counts");
+    for (unsigned n = 0; n < GM_DECISION_BOUNDS; n++)
+        cJSON_AddItemToArray(bounds,
+                             cJSON_CreateNumber((double)gm_decision_bound(n) / (double)GM_S));
+    for (unsigned n = 0; n <= GM_DECISION_BOUNDS; n++)
+        cJSON_AddItemToArray(counts, cJSON_CreateNumber((double)times->counts[n]));
+    add_seconds(mine, "sum_s", times->sum_ns);
+    add_seconds(mine, "most_s", times->most_ns);
+}
+
 static cJSON *describe_gpu(const struct gm_snapshot *snapshot, const struct gm_snapshot_gpu *gpu,
                            const struct gm_journal *journal)
 {
@@ -223,6 +238,8 @@ static cJSON *describe_gpu(const struct gm_snapshot *snapshot, const struct gm_s
             cJSON_AddItemToArray(running, cJSON_CreateNumber(snapshot->apps[i].id));
     add_number(object, "switches", gpu->counts[GM_EVENT_SWITCH]);
     add_switch_times(object, journal, gpu->index);
+    add_decision_times(object, "decision_times", &journal->gpu[gpu->index].decisions);
+    add_decision_times(object, "pass_times", &journal->gpu[gpu->index].passes);
     add_number(object, "bytes_in", gpu->bytes[GM_WAY_IN]);
     add_number(object, "bytes_out", gpu->bytes[GM_WAY_OUT]);
     add_number(object, "bytes_clean", gpu->clean);

@@ -31,6 +31,7 @@ static bool is_silent(const struct gm_event *event)
     case GM_EVENT_COPIED:
     case GM_EVENT_ASKED:
     case GM_EVENT_INPUT:
+    case GM_EVENT_DECIDED:
         return true;
     default:
         return false;

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "daemon/engine/act/client.h"
+#include "daemon/engine/act/events.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/log.h"
@@ -447,6 +448,38 @@ static void test_switch_times(void **state)
     assert_int_equal(engine->counts[GM_EVENT_SWITCH], sizeof cases / sizeof cases[0]);
 }
 
+/* Likewise decisions, by their own time and by that of the pass. */
+static void test_decision_times(void **state)
+{
+    static const struct {
+        uint64_t ns;
+        unsigned bound;
+    } cases[] = {{1, 0},
+                 {4 * GM_US, 0},
+                 {4 * GM_US + 1, 1},
+                 {5 * GM_US, 1},
+                 {8 * GM_US, 4},
+                 {1000 * GM_US, 32},
+                 {7168 * GM_US, GM_DECISION_BOUNDS - 1},
+                 {7168 * GM_US + 1, GM_DECISION_BOUNDS}};
+    uint64_t sum = 0, counts[GM_DECISION_BOUNDS + 1] = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gm_engine_emit(engine,
+                       &(struct gm_event){.kind = GM_EVENT_DECIDED,
+                                          .app = GM_NONE,
+                                          .decided = {.ns = cases[i].ns, .pass_ns = 3 * GM_MS}});
+        sum += cases[i].ns;
+        counts[cases[i].bound]++;
+    }
+    const struct gm_decision_times *times = &journal->gpu[0].decisions;
+    assert_memory_equal(times->counts, counts, sizeof counts);
+    assert_int_equal(times->sum_ns, sum);
+    assert_int_equal(times->most_ns, 7168 * GM_US + 1);
+    assert_int_equal(journal->gpu[0].passes.most_ns, 3 * GM_MS);
+    assert_int_equal(journal->n, 0); /* nothing of it is in the log */
+}
+
 static void test_range(void **state)
 {
     (void)state;
@@ -480,6 +513,7 @@ int main(void)
         LOG(test_many_leavers),
         LOG(test_levels_and_settings),
         LOG(test_switch_times),
+        LOG(test_decision_times),
         LOG(test_range),
         LOG(what_was_refused_is_told),
         LOG(a_program_that_tries_does_not_flood_the_log),

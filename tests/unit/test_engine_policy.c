@@ -16,6 +16,7 @@
 #include "common/features.h"
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/act/client.h"
+#include "daemon/engine/act/device.h"
 #include "daemon/engine/state/engine.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/features.h"
@@ -38,6 +39,10 @@ static struct gm_rules rules;
 static unsigned notes;
 static char why[256];
 
+uint64_t gm_engine_spent(void)
+{
+    return 0;
+}
 void gm_engine_begin_notes(struct gm_engine *e, uint32_t id)
 {
     struct gm_sched_account account;

@@ -1,5 +1,5 @@
 /*
- * What the engine knows of the event that it works on: its time, whether it
+ * What the engine knows of the event that it works on: its time, how long deciding took, whether it
  * goes round now, whether there is to be another round, or another run soon, or none any more, and
  * whether the plan is out of date. Owns the fields of these. Called by all files of the engine.
  */
@@ -23,6 +23,18 @@ void gm_engine_replan(struct gm_engine *engine)
 void gm_engine_planned(struct gm_engine *engine)
 {
     engine->plan_is_stale = false;
+}
+
+void gm_engine_count_deciding(struct gm_engine *engine, uint64_t ns)
+{
+    engine->deciding_ns += ns > 0 ? ns : 1;
+}
+
+uint64_t gm_engine_take_deciding(struct gm_engine *engine)
+{
+    const uint64_t ns = engine->deciding_ns;
+    engine->deciding_ns = 0;
+    return ns;
 }
 
 void gm_engine_begin_round(struct gm_engine *engine)

@@ -478,9 +478,10 @@ struct gm_engine {
         uint32_t next; /* who is looked at first then */
     } stops;
     uint64_t next_batch;
-    bool again;      /* go round once more */
-    bool is_running; /* inside gm_engine_run */
-    bool is_called;  /* gm_engine_call, since that began */
+    uint64_t deciding_ns; /* round.c: of scheduler and planner, for the newest event */
+    bool again;           /* go round once more */
+    bool is_running;      /* inside gm_engine_run */
+    bool is_called;       /* gm_engine_call, since that began */
     bool is_closing;
 
     bool is_short_of_units;    /* a chunk that is to be mapped on the host found none */

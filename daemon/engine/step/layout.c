@@ -218,7 +218,9 @@ void gm_engine_plan(struct gm_engine *engine)
         bring_up(engine, &input, lacks_pinned(engine) + GM_CHUNK_MAX);
     tell_plan(engine);
     gm_engine_begin_moves(engine);
-    engine->parts.planned_ns += gm_engine_spent() - begin;
+    const uint64_t took = gm_engine_spent() - begin;
+    engine->parts.planned_ns += took;
+    gm_engine_count_deciding(engine, took);
 }
 
 bool gm_engine_is_plan_stale(const struct gm_engine *engine)
