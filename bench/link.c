@@ -2,8 +2,8 @@
  * bench/link: what the link between host and GPU can do: the ceiling of everything that moves
  * memory.
  *
- *   link [--from SIZE] [--to SIZE] [--bytes SIZE] [--rounds N] [--json FILE]
- *   link --machine
+ *   link [--from SIZE] [--to SIZE] [--bytes SIZE] [--rounds N] [--way WAY] [--ms N] [--wait]
+ * [--json FILE] link --machine
  *
  * Host to device, device to host, and both at once, in pieces of 512 KiB to 128 MiB (each twice the
  * one before). Memory on both sides is what the daemon moves: VMM frames, on the host pinned
@@ -12,6 +12,10 @@
  * directions are interleaved, in turn forwards and backwards; a number is the median of its rounds,
  * the spread is from the 10th to the 90th percentile. Before that, what was copied there and back
  * is compared.
+ *
+ * For several GPUs at once, one process each: --way (h2d, d2h or both) measures that one alone;
+ * --ms begins no round after so long, and then --rounds is the most; with --wait it says "ready"
+ * when all is warm, and begins when a line comes.
  *
  * GB are 10^9 bytes. --machine prints the description of the machine alone.
  *
@@ -40,9 +44,11 @@ static const char *const way_names[GM_LINK_WAYS] = {"h2d", "d2h", "both"};
 struct options {
     uint64_t from, to; /* pieces */
     uint64_t bytes;    /* each way, a measurement */
-    uint64_t rounds;
+    uint64_t rounds;   /* the most */
+    uint64_t ms;       /* 0: no limit */
+    bool has_way[GM_LINK_WAYS];
     const char *json;
-    bool is_machine;
+    bool is_machine, is_waiting;
 };
 
 struct bench {
@@ -51,6 +57,7 @@ struct bench {
     CUstream stream[2];
     uint64_t piece[GM_PIECES_MAX];
     size_t pieces;
+    uint64_t rounds;                                         /* that were made */
     double rate[GM_PIECES_MAX][GM_LINK_WAYS][GM_ROUNDS_MAX]; /* GB/s */
     struct gm_spread spread[GM_PIECES_MAX][GM_LINK_WAYS];
 };
@@ -100,18 +107,23 @@ static bool is_copied(struct bench *bench, uint64_t bytes)
 static void run_rounds(struct bench *bench, const struct options *options)
 {
     size_t count = bench->pieces * GM_LINK_WAYS;
-    for (uint64_t round = 0; round < options->rounds; round++) {
+    const uint64_t begin = gm_now();
+    while (bench->rounds < options->rounds &&
+           (options->ms == 0 || bench->rounds == 0 || gm_now() - begin < options->ms * GM_MS)) {
         for (size_t i = 0; i < count; i++) {
-            size_t at = round % 2 == 0 ? i : count - 1 - i;
+            size_t at = bench->rounds % 2 == 0 ? i : count - 1 - i;
             size_t piece = at / GM_LINK_WAYS;
             enum way way = (enum way)(at % GM_LINK_WAYS);
-            bench->rate[piece][way][round] =
-                measure(bench, way, bench->piece[piece], options->bytes);
+            if (options->has_way[way])
+                bench->rate[piece][way][bench->rounds] =
+                    measure(bench, way, bench->piece[piece], options->bytes);
         }
+        bench->rounds++;
     }
     for (size_t i = 0; i < bench->pieces; i++)
         for (int way = 0; way < GM_LINK_WAYS; way++)
-            bench->spread[i][way] = gm_samples_spread(bench->rate[i][way], options->rounds);
+            if (options->has_way[way])
+                bench->spread[i][way] = gm_samples_spread(bench->rate[i][way], bench->rounds);
 }
 
 static void print_table(const struct bench *bench, const struct options *options)
@@ -120,11 +132,15 @@ static void print_table(const struct bench *bench, const struct options *options
     printf(
         "link: %s; %s each way, %llu rounds, interleaved; GB/s: median (10th to 90th percentile)\n",
         bench->device.name, gm_format_size(options->bytes, text, sizeof(text)),
-        (unsigned long long)options->rounds);
+        (unsigned long long)bench->rounds);
     printf("%10s  %22s  %22s  %22s\n", "piece", "host to device", "device to host", "both at once");
     for (size_t i = 0; i < bench->pieces; i++) {
         printf("%10s", gm_format_size(bench->piece[i], text, sizeof(text)));
         for (int way = 0; way < GM_LINK_WAYS; way++) {
+            if (!options->has_way[way]) {
+                printf("  %22s", "-");
+                continue;
+            }
             const struct gm_spread *s = &bench->spread[i][way];
             printf("  %6.1f (%5.1f to %5.1f)", s->median, s->low, s->high);
         }
@@ -141,10 +157,12 @@ static int write_json(const struct bench *bench, const struct options *options, 
         return -1;
     fprintf(out,
             "  \"bytes\": %llu,\n  \"rounds\": %llu,\n  \"is_verified\": true,\n  \"pieces\": [\n",
-            (unsigned long long)options->bytes, (unsigned long long)options->rounds);
+            (unsigned long long)options->bytes, (unsigned long long)bench->rounds);
     for (size_t i = 0; i < bench->pieces; i++) {
         fprintf(out, "    {\"piece\": %llu", (unsigned long long)bench->piece[i]);
         for (int way = 0; way < GM_LINK_WAYS; way++) {
+            if (!options->has_way[way])
+                continue;
             fprintf(out, ", ");
             gm_report_spread(out, way_names[way], bench->spread[i][way]);
         }
@@ -170,12 +188,26 @@ static bool parse_piece(const char *text, uint64_t *value)
            *value <= 1ull << 40;
 }
 
+static bool parse_way(const char *text, bool has_way[GM_LINK_WAYS])
+{
+    bool is_found = false;
+    for (int way = 0; way < GM_LINK_WAYS; way++) {
+        has_way[way] = text != NULL && strcmp(text, way_names[way]) == 0;
+        is_found = is_found || has_way[way];
+    }
+    return is_found;
+}
+
 static bool parse(int argc, char **argv, struct options *options)
 {
     for (int i = 1; i < argc; i++) {
         const char *option = argv[i];
         if (strcmp(option, "--machine") == 0) {
             options->is_machine = true;
+            continue;
+        }
+        if (strcmp(option, "--wait") == 0) {
+            options->is_waiting = true;
             continue;
         }
         const char *value = argv[++i]; /* NULL behind the last */
@@ -188,6 +220,10 @@ static bool parse(int argc, char **argv, struct options *options)
             is_fine = parse_piece(value, &options->bytes);
         else if (strcmp(option, "--rounds") == 0)
             is_fine = parse_number(value, GM_ROUNDS_MAX, &options->rounds);
+        else if (strcmp(option, "--ms") == 0)
+            is_fine = parse_number(value, 3600000, &options->ms);
+        else if (strcmp(option, "--way") == 0)
+            is_fine = parse_way(value, options->has_way);
         else if (strcmp(option, "--json") == 0)
             is_fine = (options->json = value) != NULL;
         if (!is_fine)
@@ -199,14 +235,18 @@ static bool parse(int argc, char **argv, struct options *options)
 int main(int argc, char **argv)
 {
     static struct bench bench;
-    struct options options = {
-        .from = 512ull << 10, .to = 128ull << 20, .bytes = 1ull << 30, .rounds = 11};
+    struct options options = {.from = 512ull << 10,
+                              .to = 128ull << 20,
+                              .bytes = 1ull << 30,
+                              .rounds = 11,
+                              .has_way = {true, true, true}};
     if (!parse(argc, argv, &options)) {
-        fprintf(
-            stderr,
-            "usage: link [--from SIZE] [--to SIZE] [--bytes SIZE] [--rounds 1..%d] [--json FILE]\n"
-            "       link --machine\n",
-            GM_ROUNDS_MAX);
+        fprintf(stderr,
+                "usage: link [--from SIZE] [--to SIZE] [--bytes SIZE] [--rounds 1..%d] [--way "
+                "h2d|d2h|both] "
+                "[--ms N] [--wait] [--json FILE]\n"
+                "       link --machine\n",
+                GM_ROUNDS_MAX);
         return 1;
     }
     gm_device_open(&bench.device);
@@ -226,6 +266,11 @@ int main(int argc, char **argv)
     }
     bool is_fine = is_copied(&bench, options.bytes & ~7ull); /* and everything is warm now */
     if (is_fine) {
+        if (options.is_waiting) {
+            printf("ready\n");
+            fflush(stdout);
+            (void)getchar();
+        }
         run_rounds(&bench, &options);
         print_table(&bench, &options);
     } else {

@@ -47,6 +47,19 @@ for mix, (count, ratio) in mixes.MIXES.items():
     assert len(kinds) == count and abs(large - count * ratio / (ratio + 1)) < 1, (mix, large)
 END
 
+# When all links are busy, and what moves then.
+python3 -B - "$benches" << 'END' || fail "the windows of links"
+import sys
+sys.path.insert(0, sys.argv[1])
+import links
+copies = [(0, "in", 0, 10, 100), (0, "out", 5, 15, 100), (1, "in", 0, 20, 200), (1, "out", 0, 20, 400), (1, "out", 20, 20, 1)]
+assert [round(x, 12) for x in links.busy_windows(copies, 4)] == [5e-9, 250], links.busy_windows(copies, 4)
+assert [round(x, 12) for x in links.busy_windows(copies, 2, is_either=True)] == [15e-9, 650]
+assert links.busy_windows(copies, 5) == (0, 0)
+times = {"up_to_s": [.001, .002], "counts": [98, 1, 1], "most_s": .007}
+assert [links.quantile(times, part) for part in (.5, .98, .99, .999)] == [1, 1, 2, 7]
+END
+
 mixes() {
     timeout 300 python3 -B "$benches/mixes.py" --build "$BUILD" --simcuda --alone 30ms "$@" > "$dir/mixes.out" 2>&1
 }
