@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""tests/gpu/groups.py BUILD [--only ROW,...] [--limit SECONDS]: jobs on several GPUs, in one call of three minutes.
+"""tests/gpu/groups.py BUILD [--ranks N] [--only ROW,...] [--limit SECONDS] [--simcuda]: jobs on several GPUs, in one call of three
+minutes.
 
-Two jobs on two GPUs, each of which fits the budget, and both together do not. Natively they run at once; under gpumux they
-must end with the same bits, in turns, without GPUMUX_GROUP. The rows:
+Two jobs on two GPUs (--ranks: on so many), each of which fits the budget, and both together do not. Natively they run at once; under
+gpumux they must end with the same bits, in turns, without GPUMUX_GROUP. The rows:
 
-  native      two jobs of two processes each, with NCCL (python/ranks.py): what the others are compared with
+  native      two jobs of a process on each GPU, with NCCL (python/ranks.py): what the others are compared with
   ipc         the same under gpumux, NCCL_CUMEM_ENABLE=0: NCCL shares memory by cuIpc*
-  native-one  two jobs of one process each that uses both GPUs
+  native-one  two jobs of one process each that uses all these GPUs
   one         the same under gpumux
   cumem       as ipc, NCCL_CUMEM_ENABLE=1: NCCL exports handles of its own
   shm         as ipc, NCCL_P2P_DISABLE=1: NCCL goes through host memory. The daemon sees who belongs together only where NCCL
@@ -14,7 +15,8 @@ must end with the same bits, in turns, without GPUMUX_GROUP. The rows:
 
 A row ends within --row seconds, whatever hangs; all that it started is killed then. What is needed to judge a failure is
 under $OUT (groups.tar.gz): the output and Python stacks of each process, NCCL's log, the shim's, the daemon's, the status
-twice a second, mux-ctl log. Needs two GPUs, the driver and PyTorch with NCCL. The last lines are a table.
+twice a second, mux-ctl log. Needs two GPUs, the driver and PyTorch with NCCL. --simcuda tries native and ipc out, with workers
+whose GPUs have nothing to do with each other. The last lines are a table; --json FILE has it, too.
 """
 import argparse
 import json
@@ -25,7 +27,7 @@ import sys
 import threading
 import time
 
-from harness import Daemon, Failure, Place, Program
+from harness import Daemon, Failure, Place, Program, use_simcuda
 
 RANKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python", "ranks.py")
 CALM = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
@@ -132,9 +134,11 @@ def run_jobs(place, row, args, until):
                      "NCCL_DEBUG_FILE": os.path.join(place.logs, f"{row}.{name}.nccl.%p.log"),
                      "GPUMUX_LOG": place.log(f"{row}.{name}.shim")}
             command = [sys.executable, RANKS, folder, "--name", name, "--seed", number, "--gib", args.gib, "--rounds", args.rounds,
-                       "--go", go, "--patience", args.row, "--stacks", max(20, args.row - 15)] + (["--one"] if is_one else [])
+                       "--go", go, "--patience", args.row, "--stacks", max(20, args.row - 15), "--ranks", args.ranks]
+            command += ["--one"] if is_one else []
+            command += ["--worker", place.at("tests/programs/gm_worker")] if args.simcuda else []
             jobs.append(Program(place, f"{row}.{name}", command, under_gpumux=not is_native, extra=extra))
-        want = [os.path.join(folder, f"job{number}.ready.{rank}") for number in (1, 2) for rank in (0, 1)]
+        want = [os.path.join(folder, f"job{number}.ready.{rank}") for number in (1, 2) for rank in range(args.ranks)]
         while not all(os.path.exists(path) for path in want):
             ended = next((job for job in jobs if not job.is_running()), None)
             if ended or time.monotonic() > until:
@@ -163,7 +167,7 @@ def differs(native, under):
     return None
 
 
-def judge(row, native, results, watcher, jobs):
+def judge(row, native, results, watcher, jobs, has_groups):
     """What is wrong with a row under gpumux; []: nothing."""
     wrong = []
     if native is None:
@@ -171,7 +175,7 @@ def judge(row, native, results, watcher, jobs):
     else:
         wrong += [f"job {i + 1} differs: {where}" for i, where in enumerate(map(differs, native, results)) if where]
     groups = watcher.groups(jobs)
-    if row not in ("one", "shm"):
+    if row not in ("one", "shm") and has_groups:
         wrong += [f"job {i + 1} is of the groups {names}" for i, names in enumerate(groups) if len(names) != 1 or names == ["-"]]
         if len(groups) == 2 and groups[0] == groups[1]:
             wrong.append("both jobs are one group")
@@ -187,17 +191,25 @@ def main():
     parser.add_argument("--limit", type=float, default=175, help="seconds for all")
     parser.add_argument("--row", type=int, default=50, help="seconds for a row")
     parser.add_argument("--gib", type=float, default=8, help="of a job on each GPU")
+    parser.add_argument("--ranks", type=int, default=2, help="GPUs, and of a job processes")
     parser.add_argument("--budget", default="12G")
-    parser.add_argument("--pinned", default="20G")
+    parser.add_argument("--pinned", help="(10G a GPU)")
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--quantum", default="1s")
     parser.add_argument("--place", default="order")
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--simcuda", action="store_true")
     args = parser.parse_args()
     end = time.monotonic() + args.limit
     for name in NAMES:
         os.environ.pop(name, None)
     place = Place(args.build, "groups")
     place.check_build()
+    if args.simcuda:
+        use_simcuda(place)
+        os.environ.update(SIMCUDA_DEVICES=str(args.ranks), GPUMUX_RUN_DIR=place.work, XDG_RUNTIME_DIR=place.work)
+        args.gib, args.budget, args.pinned, args.quantum, args.only = 64 / 1024, "100M", f"{256 * args.ranks}M", "200ms", "native,ipc"
+    args.pinned = args.pinned or f"{10 * args.ranks}G"
     wanted, rows, native, failed, daemon = args.only.split(","), [], {}, 0, None
     try:
         for row in ROWS:
@@ -209,7 +221,8 @@ def main():
                 continue
             is_native = row.startswith("native")
             if not is_native and daemon is None:
-                daemon = Daemon(place, "daemon", args.budget, args.pinned, args.quantum, ("--gpu", "0,1", "--place", args.place, "--log-level", "debug"))
+                daemon = Daemon(place, "daemon", args.budget, args.pinned, args.quantum,
+                                ("--gpu", ",".join(map(str, range(args.ranks))), "--place", args.place, "--log-level", "debug"))
             watcher = None if is_native else Watcher(place, daemon, row)
             begun, jobs, wrong, seconds = time.monotonic(), [], [], 0.0
             try:
@@ -222,7 +235,7 @@ def main():
             if watcher:
                 watcher.end()
                 if not wrong:
-                    wrong = judge(row, native.get(row == "one"), results, watcher, jobs)
+                    wrong = judge(row, native.get(row == "one"), results, watcher, jobs, not args.simcuda)
             failed += bool(wrong)
             groups = " | ".join(",".join(names) for names in watcher.groups(jobs)) if watcher else ""
             turns = f"{watcher.switches()} {watcher.moved():.0f} GiB out" if watcher else ""
@@ -249,6 +262,10 @@ def main():
                 failed += 1
         stop_all(place.started)
         print(f"logs: {place.pack()}", flush=True)
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as out:
+            json.dump({"ranks": args.ranks, "gib": args.gib, "budget": args.budget, "rounds": args.rounds, "failed": failed,
+                       "rows": [dict(zip(("row", "verdict", "took", "groups", "switches", "wrong"), row)) for row in rows]}, out, indent=1)
     print(f"{'row':<11} {'':<8} {'both jobs':<22} {'groups':<26} {'switches':<24} what is wrong")
     for row in rows:
         print(f"{row[0]:<11} {row[1]:<8} {row[2]:<22} {row[3]:<26} {row[4]:<24} {row[5]}")
