@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""tests/gpu/restart.py BUILD [--simcuda] [--kills N] [--only ROW,...]: the daemon dies and comes back, in one call of five minutes.
+"""tests/gpu/restart.py BUILD [--simcuda] [--kills N] [--only ROW,...] [--json FILE]: the daemon dies and comes back, in one call of five minutes.
 
-  turn   three programs of 16 GiB, of which one fits: the daemon is killed, and started again at once. From the start of the
-         new one until it is ready, until the first turn, and until each program had one. Wanted: the first turn within 3 s
+  turn   three programs of 16 GiB, of which one fits: the daemon is killed, and started again as soon as its process has ended, with
+         all threads. From the kill until that; from the start of the new one until it is ready, until the first turn, and until
+         each program had one; and from the end of the old one until the first turn. Wanted: the first turn within 3 s. --later N:
+         so many further ones, each started 3 s after that end; and how long another process needs for cuInit and a context, while
+         the daemon is there and at several times after it was killed, with none that follows
   train  ResNet-152 in PyTorch beside a program of 16 GiB, through three restarts: killed, stopped, killed. Its losses and
          weights must be those of a native run, to the bit
   kills  100 kills at random moments under load: 0 wrong bytes
@@ -12,8 +15,10 @@ free, 64 GiB of host memory, and for train PyTorch. --simcuda tries it out with 
 are a table.
 """
 import argparse
+import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -77,37 +82,99 @@ class Row:
             program.stop()
 
 
+def await_turns(row, until):
+    """When the first of the programs ran, and when all had."""
+    first, waiting, seen = None, {program.process.pid for program in row.programs}, {}
+    while waiting:
+        for pid, seconds in run_times(row.supervisor.status()).items():
+            if pid in waiting and seconds > seen.setdefault(pid, seconds):
+                waiting.remove(pid)
+                first = first or time.monotonic()
+        row.alive()
+        if time.monotonic() > until:
+            raise Failure(f"{len(waiting)} programs did not run within 30 s")
+        time.sleep(0.01)
+    return first, time.monotonic()
+
+
+def waits_of(supervisor):
+    """What daemons say that they waited for the one before: nothing of less than 1 s."""
+    return re.findall(r"waited ([\d.]+) s for the end of the gpumuxd before", supervisor.text())
+
+
+def restart_once(row, pause_s):
+    """Kill the daemon. What happened when, in seconds."""
+    supervisor = row.supervisor
+    before, n_ends, n_waits = len(supervisor.readies), len(supervisor.ends), len(waits_of(supervisor))
+    supervisor.pause_s = pause_s
+    killed = time.monotonic()
+    kill(supervisor.pid())
+    supervisor.await_ready(before, 60)
+    ended, (begun, ready) = supervisor.ends[n_ends], supervisor.readies[-1]
+    first, last = await_turns(row, ready + 30)
+    waits = waits_of(supervisor)[n_waits:]
+    one = {"pause_s": pause_s, "end_s": ended - killed, "start_s": begun - ended, "ready_s": ready - begun, "first_s": first - begun,
+           "first_from_end_s": first - ended, "all_s": last - begun, "waited_s": float(waits[0]) if waits else 0}
+    print("  " + ", ".join(f"{key[:-2]} {value:.2f}" for key, value in one.items()), flush=True)
+    return one
+
+
+def start_driver(place, since):
+    """How long a process needs for cuInit and a context, and when it began."""
+    begun = time.monotonic()
+    done = subprocess.run([place.at("bench/link"), "--machine"], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        raise Failure(f"bench/link --machine ended with {done.returncode}: {done.stderr.strip()[-200:]}")
+    return {"at_s": begun - since, "took_s": time.monotonic() - begun}
+
+
+def probe_driver(row):
+    """The driver alone: beside the daemon, and from its end on."""
+    with_daemon = [start_driver(row.place, time.monotonic()) for _ in range(2)]
+    row.supervisor.hold()
+    since = time.monotonic()
+    after = []
+    while time.monotonic() < since + 5:
+        after.append(start_driver(row.place, since))
+        time.sleep(0.2)
+    row.supervisor.go_on()
+    print("  cuInit and a context: beside the daemon " + " ".join(f"{one['took_s']:.2f}" for one in with_daemon) + " s; after its end " +
+          ", ".join(f"{one['took_s']:.2f} (at {one['at_s']:.1f})" for one in after), flush=True)
+    return {"with_daemon": with_daemon, "after": after}
+
+
 def row_turn(place, sizes, args):
     row = Row(place, "turn", sizes.options["turn"], "500ms")
-    times = []
+    times = args.result["restarts"] = []
     try:
         for seed in (1, 2, 3):
             row.worker(sizes.big, seed)
         row.watch.expect(row.programs)
-        for _ in range(3 if args.simcuda else 5):
+        print("  in seconds; ready, first and all from the new daemon's start, first_from_end from the end of the old one's process;"
+              " waited: what the new one waited for that, if more than 1", flush=True)
+        for pause_s in [0] * args.restarts + [3] * args.later:
             time.sleep(1.3)
-            before = len(row.supervisor.readies)
-            kill(row.supervisor.pid())
-            row.supervisor.await_ready(before)
-            begun, ready = row.supervisor.readies[-1]
-            first, waiting, seen = None, {program.process.pid for program in row.programs}, {}
-            while waiting:
-                for pid, seconds in run_times(row.supervisor.status()).items():
-                    if pid in waiting and seconds > seen.setdefault(pid, seconds):
-                        waiting.remove(pid)
-                        first = first or time.monotonic()
-                row.alive()
-                if time.monotonic() > ready + 30:
-                    raise Failure(f"{len(waiting)} programs did not run within 30 s")
-                time.sleep(0.01)
-            times.append((ready - begun, first - begun, time.monotonic() - begun))
+            times.append(restart_once(row, pause_s))
+        row.supervisor.pause_s = 0
+        if args.later:
+            args.result["driver"] = probe_driver(row)
         done = row.finish()
         row.end()
     finally:
         row.clean_up()
-    text = "; ".join(f"ready {a:.2f} s, first turn {b:.2f} s, all {c:.2f} s" for a, b, c in times)
-    worst = max(first for _, first, _ in times)
-    return f"{text}; first turn at most {worst:.2f} s (wanted 3.00); {done} iterations, 0 wrong", worst <= 3
+
+    def most(key, of=times):
+        return max((one[key] for one in of), default=0)
+
+    def listed(key, of=times):
+        return " ".join(f"{one[key]:.2f}" for one in of)
+
+    later = [one for one in times if one["pause_s"]]
+    text = (f"the old one's end after {listed('end_s')} s; ready {listed('ready_s')}; first turn {listed('first_s')} from the new one's "
+            f"start, at most {most('first_s'):.2f} s, and {most('first_from_end_s', [one for one in times if not one['pause_s']]):.2f} from "
+            f"the old one's end (wanted 3.00)" + (f", {most('first_s', later):.2f} when started 3 s later" if later else "") +
+            f"; all {listed('all_s')}; {done} iterations, 0 wrong")
+    return text, most("first_s") <= 3
 
 
 def row_train(place, sizes, args):
@@ -186,8 +253,13 @@ def main():
     parser.add_argument("--seconds", type=float, default=130, help="the most that row kills lasts")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--restarts", type=int, help="of row turn (5; 3 with --simcuda)")
+    parser.add_argument("--later", type=int, default=0, help="further ones, started 3 s after the end of the old one")
     parser.add_argument("--only", default="")
+    parser.add_argument("--json", metavar="FILE")
     args = parser.parse_args()
+    args.restarts = (3 if args.simcuda else 5) if args.restarts is None else args.restarts
+    args.result = {}
     place = Place(args.build, "restart")
     place.check_build()
     os.environ.pop("GPUMUX_SOCKET", None)
@@ -208,6 +280,9 @@ def main():
             failed += 1
         table.append(f"{name:6} {verdict:8} {time.monotonic() - begun:6.1f} s  {text}")
         print(table[-1], flush=True)
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as out:
+            json.dump({**args.result, "table": table}, out, indent=1)
     where = place.pack(failed > 0)
     print(f"\n{'row':6} {'verdict':8} {'took':>8}  (logs: {where})" if failed else f"\n{'row':6} {'verdict':8} {'took':>8}")
     print("\n".join(table))
