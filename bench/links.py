@@ -106,7 +106,7 @@ def grow(rig, daemon):
 
 def measure(rig, daemon, apps):
     args, trace = rig.args, os.path.join(rig.work, "trace")
-    seconds = max(1, round(min(args.run / 1000, rig.left() - 15)))
+    seconds = max(1, round(min(args.run / 1000, rig.left() / 2 - 5)))
     until = time.monotonic() + min(args.warm / 1000, rig.left() / 3) + seconds + 3
     for app in apps:
         app.send(f"run rewrite {(until - time.monotonic()) * 1000:.0f}")

@@ -19,6 +19,8 @@ X-over-mps     gpumux whose programs find the bench's MPS server
 
 A cell is a mix and a side, such as W1-fit-mps. --cells picks some, --list names all. A cell of W1 to W4 takes 10 to 20 s on two
 GPUs; those of earlier results (--known FILE) are shown again and not run, if the machine, the card and --alone are the same.
+Beside that stands what the simulator (place_sim) forecasts for this machine from what the programs take alone: seconds, and how
+far its times SA are off.
 Times count from the arrival to the end of the programs' processes. Idle is the time without a kernel, as NVML tells.
 """
 
@@ -474,6 +476,39 @@ def run(rig):
 
 # ---- conclusions ----
 
+OFF_AT_MOST = .15 # of the simulator's times SA
+
+
+def forecast(rig, rows):
+    """
+    What the simulator says of these cells, into them: forecast_s, and forecast_off of its times SA from those that were measured
+    (of SA itself: of its rate). It has no word of some sides.
+    """
+    file = os.path.join(rig.work, "forecast.json")
+    with open(file, "w", encoding="utf-8") as out:
+        json.dump(rig.result, out)
+    try:
+        done = subprocess.run([rig.at("bench/place_sim"), "--cells", file], capture_output=True, text=True, timeout=60, check=False)
+        why = done.stderr.strip() if done.returncode else None
+    except r.Failure as failure:
+        why = str(failure)
+    if why:
+        print(f"no forecast: {why}")
+        return
+    take_forecast(rows, {cell: float(text) for cell, text in map(str.split, done.stdout.splitlines())})
+
+
+def take_forecast(rows, seconds):
+    alone = {row["mix"]: row["total_s"] for row in rows if row["side"] == "sa"}
+    for row in rows:
+        mine = row["forecast_s"] = seconds.get(row["cell"])
+        row["forecast_off"] = None
+        if mine and row["side"] == "sa":
+            row["forecast_off"] = row["total_s"] / mine - 1
+        elif mine and row["mix"] in alone:
+            row["forecast_off"] = seconds[row["mix"] + "-sa"] / mine / (alone[row["mix"]] / row["total_s"]) - 1
+
+
 def conclude(rig):
     result = rig.result
     if "card" not in result:
@@ -482,15 +517,17 @@ def conclude(rig):
     order = {f"{mix}-{side}": (i, k) for i, mix in enumerate(MIXES) for k, side in enumerate(SIDES)}
     rows = sorted(result["known"] + result["rows"], key=lambda row: order[row["cell"]])
     alone = {row["mix"]: row["total_s"] for row in rows if row["side"] == "sa"}
+    forecast(rig, rows)
     print(f"{result['n_gpus']} GPUs, {r.show_size(result['card'])} each")
     r.table(["program", "memory", "alone ms", "start", "fill", "work", "streams", "blocks", "threads", "registers", "shared"],
             [[one["kind"], r.show_size(one["bytes"]), r.number(one["alone_ms"], 0),
               r.number(one["init_ms"] + one["open_ms"], 0), r.number(one["fill_ms"], 0), r.number(one["work_ms"], 0),
               one["streams"], one["blocks"], one["threads"], one["registers"], one["shared"]]
              for one in result["profiles"]])
-    r.table(["cell", "all end after s", "times SA", "mean s", "idle", "moved GiB", "switches", "on GPUs", "failed"],
+    r.table(["cell", "all end after s", "times SA", "forecast s", "off", "mean s", "idle", "moved GiB", "switches", "on GPUs", "failed"],
             [[row["cell"], r.number(row["total_s"]),
-              r.number(alone[row["mix"]] / row["total_s"] if row["mix"] in alone else None, 2), r.number(row["mean_s"]),
+              r.number(alone[row["mix"]] / row["total_s"] if row["mix"] in alone else None, 2),
+              r.number(row.get("forecast_s")), r.percent(row.get("forecast_off")), r.number(row["mean_s"]),
               "/".join("-" if part is None else f"{100 * part:.0f}" for part in row["idle"]) + " %",
               r.number(row["moved"] / 2**30) if "moved" in row else "-", row.get("switches", "-"),
               "/".join(str(sum(one.get("gpu") == gpu for one in row["programs"])) for gpu in range(result["n_gpus"])),
@@ -520,6 +557,11 @@ def judge(goals, rows):
                 beside += [took[f"{mix}-case{more}"] / mine] if more else []
     if beside:
         goal("of CASE's rate, in the mean", r.mean(beside), 1.1)
+    forecasts = [abs(row["forecast_off"]) for row in rows if row["side"] != "sa" and row.get("forecast_off") is not None]
+    if forecasts:
+        goals.append({"goal": f"cells whose times SA the simulator forecasts within {OFF_AT_MOST * 100:.0f} %, of {len(forecasts)}",
+                      "measured": sum(off <= OFF_AT_MOST for off in forecasts), "wanted": len(forecasts),
+                      "is_met": max(forecasts) <= OFF_AT_MOST})
     failed = [row for row in rows if row["failed"]]
     goals.append({"goal": "cells in which a program failed", "measured": len(failed), "wanted": 0, "is_met": not failed})
 

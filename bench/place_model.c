@@ -29,6 +29,11 @@ static bool is_on(const struct one *one, uint32_t gpu)
     return one->part > WAITS && one->part < IS_OVER && one->gpu == gpu;
 }
 
+static bool is_by_bind(const struct world *world)
+{
+    return world->policy != GM_PLACE_SA && world->policy != GM_PLACE_CASE;
+}
+
 /* ---- who goes where ---- */
 
 /* What core/bind is told of a program. */
@@ -95,6 +100,8 @@ static void begin(struct world *world, uint32_t i, uint32_t gpu)
     world->one[i].part = STARTS;
     world->one[i].gpu = gpu;
     world->one[i].left = world->programs[i].start_us * 1000;
+    if (world->machine->is_shared && is_by_bind(world))
+        world->one[i].left += world->machine->space_us * 1000;
     world->result->where[i] = gpu;
     for (uint32_t k = 0; k < world->n; k++)
         bytes += is_on(&world->one[k], gpu) ? world->programs[k].needs.need : 0;
@@ -153,9 +160,19 @@ static uint64_t stretch_on(const struct world *world, uint32_t gpu)
     return shares > GM_BIND_WHOLE ? shares : GM_BIND_WHOLE;
 }
 
+/* How much longer than alone starts and ends take, on all GPUs. */
+static uint64_t stretch_of_crowd(const struct world *world)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < world->n; i++)
+        n += world->one[i].part == STARTS || world->one[i].part == ENDS;
+    return GM_BIND_WHOLE + (n > 1 ? (n - 1) * world->machine->crowd : 0);
+}
+
+/* `stretch` has the GPUs', and behind them that of the crowd. */
 static uint64_t stretch_of(const struct one *one, const uint64_t *stretch)
 {
-    return one->part == WORKS ? stretch[one->gpu] : GM_BIND_WHOLE;
+    return stretch[one->part == WORKS ? one->gpu : GM_PLACE_GPUS];
 }
 
 static void next_part(struct world *world, uint32_t i)
@@ -173,7 +190,8 @@ static void next_part(struct world *world, uint32_t i)
 /* To the next end of a part. False: all are over. */
 static bool advance(struct world *world)
 {
-    uint64_t stretch[GM_PLACE_GPUS], step = UINT64_MAX;
+    uint64_t stretch[GM_PLACE_GPUS + 1], step = UINT64_MAX;
+    stretch[GM_PLACE_GPUS] = stretch_of_crowd(world);
     for (uint32_t g = 0; g < world->machine->n_gpus; g++)
         stretch[g] = stretch_on(world, g);
     for (uint32_t i = 0; i < world->n; i++) {
@@ -229,10 +247,10 @@ bool gm_place_run(const struct gm_place_machine *machine, enum gm_place_policy p
         world.one[i].share = gm_bind_work(&machine->chip, &programs[i].needs) * GM_BIND_WHOLE / all;
     }
     do {
-        if (policy == GM_PLACE_SA || policy == GM_PLACE_CASE)
-            begin_natively(&world);
-        else
+        if (is_by_bind(&world))
             begin_by_bind(&world);
+        else
+            begin_natively(&world);
     } while (advance(&world));
     result->total_us = world.now / 1000;
     result->busy_us /= 1000;

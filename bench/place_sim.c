@@ -3,6 +3,9 @@
  * simulated time (bench/place_model.h), by daemon/core/bind. FILE is a result of bench/mixes.py: it
  * has what each program takes alone, its kernels, the card and the mixes.
  *
+ * place_sim --cells FILE: how many seconds each cell takes on as many GPUs as FILE has, as lines
+ * "CELL SECONDS", for bench/mixes.py itself.
+ *
  * The table says how often as fast as SA all programs end, for CASE's policy (case), for gpumux
  * with
  * --admit fit as it is, which knows each program's memory (gpumux), and for gpumux that knew the
@@ -134,6 +137,8 @@ static void read_input(const char *file, struct input *input)
     input->machine = (struct gm_place_machine){
         .n_gpus = (uint32_t)number(file, input->file, "n_gpus", GM_PLACE_GPUS),
         .card = number(file, input->file, "card", 1e15),
+        .crowd = GM_PLACE_CROWD,
+        .space_us = GM_PLACE_SPACE_US,
         .chip = {.multiprocessors = (uint32_t)number(file, gpu, "multiprocessors", 1e6),
                  .blocks = (uint32_t)number(file, gpu, "blocks", 1e6),
                  .threads = (uint32_t)number(file, gpu, "threads", 1e6),
@@ -239,13 +244,41 @@ static void show(const char *file, const struct input *input, uint32_t n_gpus)
     printf("\n");
 }
 
+/* A cell takes so long in the model. */
+static void forecast(const char *file, const struct input *input)
+{
+    struct gm_place_program programs[GM_PLACE_PROGRAMS];
+    struct gm_place_machine machine = input->machine;
+    struct gm_place_result result;
+    const cJSON *mix;
+    cJSON_ArrayForEach(mix, member(input->file, "mixes"))
+    {
+        const uint32_t n = read_mix(file, input, mix, programs);
+        if (!gm_place_run(&machine, GM_PLACE_SA, programs, n, &result))
+            fail(file, "a program that is larger than the card");
+        printf("%s-sa %.3f\n", mix->string, seconds(result.total_us));
+        for (int c = 0; c < COLUMNS; c++) {
+            machine.is_shared = columns[c].is_shared;
+            if (columns[c].side && gm_place_run(&machine, columns[c].policy, programs, n, &result))
+                printf("%s-%s %.3f\n", mix->string, columns[c].side, seconds(result.total_us));
+        }
+        machine.is_shared = false;
+    }
+}
+
 int main(int argc, char **argv)
 {
     static struct input input;
     static char *usual[] = {"2", "4", "8"};
     char **counts = argc > 2 ? argv + 2 : usual;
+    if (argc == 3 && strcmp(argv[1], "--cells") == 0) {
+        read_input(argv[2], &input);
+        forecast(argv[2], &input);
+        cJSON_Delete(input.file);
+        return 0;
+    }
     if (argc < 2 || argv[1][0] == '-') {
-        fprintf(stderr, "usage: place_sim FILE [GPUS]...\n");
+        fprintf(stderr, "usage: place_sim FILE [GPUS]...\n       place_sim --cells FILE\n");
         return 2;
     }
     read_input(argv[1], &input);

@@ -111,7 +111,9 @@ def about_mixes(result):
     for row in rows:
         idle = ", ".join(map(percent, row["idle"]))
         yield (f"{row['cell']}: {number(row['total_s'])} ({number(alone.get(row['mix'], 0) / row['total_s'], 2)} times SA), "
-               f"{number(row['mean_s'])}; idle {idle}" + (f"; {number(row['moved'] / 2**30)} GiB moved" if "moved" in row else "")
+               f"{number(row['mean_s'])}; idle {idle}" +
+               (f"; forecast {number(row['forecast_s'])} s, its times SA {row['forecast_off'] * 100:+.0f} % off"
+                if row.get("forecast_off") is not None else "") + (f"; {number(row['moved'] / 2**30)} GiB moved" if "moved" in row else "")
                + (f"; {len(row['failed'])} programs failed" if row["failed"] else ""))
     for name, why in result["left_out"]:
         yield f"not measured: {name}: {why}"

@@ -47,6 +47,20 @@ for mix, (count, ratio) in mixes.MIXES.items():
     assert len(kinds) == count and abs(large - count * ratio / (ratio + 1)) < 1, (mix, large)
 END
 
+# How far a forecast is off.
+python3 -B - "$benches" << 'END' || fail "the forecasts of mixes"
+import sys
+sys.path.insert(0, sys.argv[1])
+import mixes
+rows = [{"cell": "W1-sa", "mix": "W1", "side": "sa", "total_s": 10.0}, {"cell": "W1-fit", "mix": "W1", "side": "fit", "total_s": 5.0},
+        {"cell": "W2-fit", "mix": "W2", "side": "fit", "total_s": 5.0}, {"cell": "W1-now", "mix": "W1", "side": "now", "total_s": 5.0}]
+mixes.take_forecast(rows, {"W1-sa": 8.0, "W1-fit": 5.0, "W2-sa": 8.0, "W2-fit": 4.0})
+assert [row["forecast_off"] and round(row["forecast_off"], 9) for row in rows] == [.25, -.2, None, None], rows
+goals = []
+mixes.judge(goals, [{**row, "failed": []} for row in rows])
+assert [goal["is_met"] for goal in goals if "forecasts" in goal["goal"]] == [False], goals
+END
+
 # When all links are busy, and what moves then.
 python3 -B - "$benches" << 'END' || fail "the windows of links"
 import sys

@@ -69,6 +69,31 @@ static void time_is_as_it_should(void **state)
     near(run(1, true, GM_PLACE_CASE, half, 2).mean_us, 4 * S);
 }
 
+/* Those that start at once, on whatever GPU, take longer for it; what works does not. */
+static void starts_are_in_the_way(void **state)
+{
+    (void)state;
+    const struct gm_place_program two[2] = {program_of(1 * G, 5), program_of(1 * G, 5)};
+    struct gm_place_machine machine = machine_of(2, true);
+    struct gm_place_result result;
+    machine.crowd = 500;
+    assert_true(gm_place_run(&machine, GM_PLACE_SA, two, 2, &result));
+    near(result.total_us, 5 * S); /* 1.5 + 2 + 1.5 */
+    machine.n_gpus = 1;
+    assert_true(gm_place_run(&machine, GM_PLACE_SA, two, 2, &result));
+    near(result.total_us, 8 * S); /* one after the other */
+    assert_true(gm_place_run(&machine, GM_PLACE_CASE, two, 2, &result));
+    near(result.total_us, 5 * S);
+    machine.space_us = 1 * S; /* nothing to CASE */
+    assert_true(gm_place_run(&machine, GM_PLACE_CASE, two, 2, &result));
+    near(result.total_us, 5 * S);
+    assert_true(gm_place_run(&machine, GM_PLACE_KERNELS, two, 2, &result));
+    near(result.total_us, 6500 * (S / 1000)); /* both take twice the start */
+    machine.is_shared = false;
+    assert_true(gm_place_run(&machine, GM_PLACE_KERNELS, two, 2, &result));
+    near(result.total_us, 7 * S); /* no MPS: 1.5 + 2 * 2 + 1.5 */
+}
+
 /* Who does not fit waits: with CASE others pass, with gpumux those of a user keep their order. */
 static void memory_is_waited_for(void **state)
 {
@@ -149,9 +174,8 @@ static void never_too_much(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(time_is_as_it_should),
-        cmocka_unit_test(memory_is_waited_for),
-        cmocka_unit_test(kernels_are_of_use),
+        cmocka_unit_test(time_is_as_it_should), cmocka_unit_test(starts_are_in_the_way),
+        cmocka_unit_test(memory_is_waited_for), cmocka_unit_test(kernels_are_of_use),
         cmocka_unit_test(never_too_much),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
