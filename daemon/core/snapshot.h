@@ -15,7 +15,7 @@
     X(WAITING, "waiting") /* for its turn */                                                       \
     X(PAUSED, "paused")   /* by a setting */                                                       \
     X(STOPPED, "stopped") /* its process stands still */                                           \
-    X(LOST, "lost")       /* of the daemon before: its program has yet to come back */             \
+    X(LOST, "lost")       /* of the daemon before: its process lives, and is not back */           \
     X(LOADING, "loading") X(RUNNING, "running") X(DRAINING, "draining") X(GONE, "gone")
 enum gm_shown_state {
 #define GM_SHOWN(NAME, name) GM_SHOWN_##NAME,

@@ -135,7 +135,10 @@ static void add_restart(struct line *line, const cJSON *entry)
 {
     static const struct {
         const char *key, *text;
-    } others[] = {{"cut", "live and cannot"}, {"ended", "have ended"}, {"broken", "are unknown"}};
+    } others[] = {
+        {"cut", "live and cannot, and keep their memory until they end (mux-ctl ps names them)"},
+        {"ended", "have ended"},
+        {"broken", "are unknown"}};
     const char *names = mux_word(entry, "programs"), *wrong = mux_word(entry, "wrong");
     const double taken = mux_number(entry, "taken");
     add(line, "in %.2f s; %.0f program%s of the daemon before may come back",

@@ -325,8 +325,11 @@ static void put_all(FILE *file, const cJSON *status, const struct mux_place *pla
                                         ""};
     static const struct metric refused = {
         "gpumux_refused_programs_total", "Programs that run without gpumux.", COUNTER, "count", ""};
-    static const struct metric info = {"gpumux_app_state", "The state of the program.", GAUGE, NULL,
-                                       ""};
+    static const struct metric info = {
+        "gpumux_app_state",
+        "The state of the program. A lost one keeps its memory until it comes back or its "
+        "process ends.",
+        GAUGE, NULL, ""};
     static const struct metric starting = {"gpumux_starting_programs",
                                            "Programs that wait at their start for a GPU with room.",
                                            GAUGE, NULL, ""};

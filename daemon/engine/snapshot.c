@@ -39,8 +39,8 @@ static bool waits_for_group(const struct gm_engine *engine, uint32_t id)
            gm_group_is_waiting(engine, id, &is_first) && !is_first;
 }
 
-/* It does not fit. Of the programs that stand still, the one that keeps most of the GPU is named.
- */
+/* It does not fit. Of the programs that stand still, or have not come back, the one that keeps most
+ * of the GPU is named. */
 static struct gm_reason why_no_room(const struct gm_engine *engine, uint32_t id)
 {
     struct gm_reason why = {.why = GM_WHY_LACKS_ROOM,
@@ -48,12 +48,15 @@ static struct gm_reason why_no_room(const struct gm_engine *engine, uint32_t id)
                             .limit = engine->room};
     for (uint32_t other = 0; other < engine->config.max_apps; other++) {
         const uint64_t held = gm_engine_held(engine, other);
-        if (!engine->apps[other].is_stopped || held == 0)
+        const struct gm_app *app = &engine->apps[other];
+        const bool is_lost = app->state == GM_APP_LOST && app->client->lost_at != 0;
+        if ((!app->is_stopped && !is_lost) || held == 0)
             continue;
         why.others += why.of != GM_WHY_NONE;
         if (why.of != GM_WHY_NONE && held <= why.held)
             continue;
-        const struct gm_reason stop = gm_engine_why_stopped(engine, other);
+        const struct gm_reason stop =
+            is_lost ? gm_engine_why_lost(engine, other) : gm_engine_why_stopped(engine, other);
         why.of = stop.why;
         why.pid = stop.pid;
         why.held = stop.held;
@@ -122,8 +125,7 @@ static struct gm_reason why_of(const struct gm_engine *engine, uint32_t id,
     const bool is_paused = app->state == GM_APP_PAUSED, is_loading = app->state == GM_APP_LOADING;
 
     if (app->client->lost_at != 0)
-        return (struct gm_reason){.why = app->client->is_cut ? GM_WHY_CUT : GM_WHY_LOST,
-                                  .for_ns = gm_less(engine->now, app->client->lost_at)};
+        return gm_engine_why_lost(engine, id);
     if (app->state == GM_APP_GONE)
         return (struct gm_reason){.why = app->client->copies ? GM_WHY_COPIED
                                          : app->exit.poll    ? GM_WHY_EXITS
@@ -211,9 +213,7 @@ static enum gm_shown_state state_of(const struct gm_engine *engine, uint32_t id,
     case GM_APP_DRAINING:
         return GM_SHOWN_DRAINING;
     case GM_APP_LOST:
-        return app->client->lost_at == 0 ? GM_SHOWN_LOADING /* it is back */
-               : app->client->is_cut     ? GM_SHOWN_GONE
-                                         : GM_SHOWN_LOST;
+        return app->client->lost_at == 0 ? GM_SHOWN_LOADING /* it is back */ : GM_SHOWN_LOST;
     default:
         return GM_SHOWN_GONE;
     }

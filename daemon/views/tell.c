@@ -372,6 +372,10 @@ void gm_view_tell(const struct gm_event *event)
                event->gave_back.is_silent ? "it does not answer"
                                           : "its memory cannot be brought in now");
         break;
+    case GM_EVENT_STAYS_LOST:
+        gm_log(GM_LOG_WARN, "%s %s", who,
+               gm_view_reason(&event->stays_lost.why, "", "", why, sizeof why));
+        break;
     case GM_EVENT_SILENT:
         gm_log(GM_LOG_INFO, "%s does not answer: its memory stays where it is", who);
         break;

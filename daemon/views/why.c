@@ -112,12 +112,26 @@ static void say_stop(const struct gm_reason *why, enum gm_why how, bool has_kept
         snprintf(kept, sizeof kept, " and keeps %" PRIu64 " MiB", why->held >> 20);
     if (how == GM_WHY_FROZEN)
         snprintf(text, size, "pid %d is frozen%s: thaw its control group", (int)why->pid, kept);
+    else if (how == GM_WHY_LOST || how == GM_WHY_CUT)
+        snprintf(text, size, "pid %d of the daemon before %s%s: %send it", (int)why->pid,
+                 gm_why_text(how), kept, how == GM_WHY_LOST ? "wake or " : "");
     else if (how == GM_WHY_TRACED)
         snprintf(text, size, "pid %d is held by a debugger%s: let it continue there", (int)why->pid,
                  kept);
     else
         snprintf(text, size, "pid %d is stopped%s: kill -CONT %d", (int)why->pid, kept,
                  (int)why->pid);
+}
+
+/* "has not come back since the daemon was restarted 12 s ago, and keeps 96 MiB: wake or end pid 12"
+ */
+static void say_lost(const struct gm_reason *why, char *text, size_t size)
+{
+    snprintf(text, size,
+             "%s since the daemon was restarted %" PRIu64 " s ago, and keeps %" PRIu64
+             " MiB: %send pid %d",
+             gm_why_text(why->why), (uint64_t)(why->for_ns / GM_S), why->held >> 20,
+             why->why == GM_WHY_LOST ? "wake or " : "", (int)why->pid);
 }
 
 static void say_room(const struct gm_reason *why, char *text, size_t size)
@@ -188,8 +202,8 @@ char *gm_view_reason(const struct gm_reason *why, const char *by, const char *ap
         snprintf(text, size, "%s: %s", gm_why_text(why->why), stop);
         break;
     case GM_WHY_LOST:
-        snprintf(text, size, "%s since the daemon was restarted %" PRIu64 " s ago",
-                 gm_why_text(why->why), (uint64_t)(why->for_ns / GM_S));
+    case GM_WHY_CUT:
+        say_lost(why, text, size);
         break;
     case GM_WHY_NOT_PAUSED:
     case GM_WHY_ALLOC_WAITS:

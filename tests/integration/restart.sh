@@ -35,10 +35,13 @@ within "$patience" shows paused '"state":"paused"' || fail "paused does not come
 within "$patience" shows paused '"why":"[^"]*pausedby' || fail "it is not said who paused it"
 shows light '"weight":0.5' && shows light '"class":"batch"' || fail "light has lost its settings"
 shows stopped '"state":"lost"' || fail "stopped is not shown as lost"
-shows stopped '"why":"waitsforitsprogramtocomebacksincethedaemonwasrestarted[0-9]*sago"' || fail "... nor why"
+shows stopped '"why":"hasnotcomebacksincethedaemonwasrestarted[0-9]*sago,andkeeps[0-9]*MiB:wakeorendpid'"$(pid_of stopped)\"" || fail "... nor why"
 "$ctl" log | grep -q 'restart in [0-9.]* s; 3 programs of the daemon before may come back: gm_worker' || fail "the log has no restart"
 "$ctl" log --json | grep -q '"kind":"restart".*"taken":3' || fail "... nor its JSON"
 grep -q 'is back, [0-9.]* s after this daemon took it over' "$dir/daemon.out" || fail "nobody is said to be back"
+"$ctl" metrics | grep -q "^gpumux_app_state{.*pid=\"$(pid_of stopped)\",.*state=\"lost\"} 1\$" || fail "... nor do the metrics have it"
+is_named() { grep -q "gpumuxd: warning: app [0-9]* (pid $(pid_of stopped), gm_worker) has not come back since .* wake or end pid" "$dir/daemon.out"; }
+within "$patience" is_named || fail "... nor does the log name it: $(cat "$dir/daemon.out")"
 
 # An option that is too small costs nobody anything: the start fails, and the next one has all.
 kill -KILL "$(pid_of daemon)"

@@ -62,7 +62,8 @@ static void test_kinds(void **state)
         show("{\"kind\":\"restart\",\"taken\":1,\"programs\":\"a (pid 7)\",\"cut\":1,"
              "\"wrong\":\"it is broken\"}"),
         "1970-01-01 00:00:00.000  restart in 0.00 s; 1 program of the daemon before may come back: "
-        "a (pid 7); 1 live and cannot; it is broken");
+        "a (pid 7); 1 live and cannot, and keep their memory until they end (mux-ctl ps names "
+        "them); it is broken");
     assert_string_equal(
         show("{\"kind\":\"paused\",\"app\":3,\"pid\":812,\"name\":\"x\",\"level\":1,"
              "\"set\":\"paused\",\"by\":\"root\"}"),

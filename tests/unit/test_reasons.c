@@ -110,10 +110,25 @@ static const struct {
      "",
      "",
      "waits for memory to leave the GPU, to stay below cap=32M"},
-    {{.why = GM_WHY_LOST, .for_ns = 3900 * GM_MS},
+    {{.why = GM_WHY_LOST, .for_ns = 3900 * GM_MS, .pid = 12, .held = MIB(96)},
      "",
      "",
-     "waits for its program to come back since the daemon was restarted 3 s ago"},
+     "has not come back since the daemon was restarted 3 s ago, and keeps 96 MiB: wake or end pid "
+     "12"},
+    {{.why = GM_WHY_CUT, .for_ns = 61 * GM_S, .pid = 12, .held = MIB(96)},
+     "",
+     "",
+     "cannot come back since the daemon was restarted 61 s ago, and keeps 96 MiB: end pid 12"},
+    {{.why = GM_WHY_LACKS_ROOM, .of = GM_WHY_LOST, .bytes = MIB(128), .pid = 12, .held = MIB(96)},
+     "",
+     "",
+     "needs 128 MiB on the GPU: pid 12 of the daemon before has not come back and keeps 96 MiB: "
+     "wake or end it"},
+    {{.why = GM_WHY_LACKS_ROOM, .of = GM_WHY_CUT, .bytes = MIB(128), .pid = 12, .held = MIB(96)},
+     "",
+     "",
+     "needs 128 MiB on the GPU: pid 12 of the daemon before cannot come back and keeps 96 MiB: end "
+     "it"},
 };
 
 static void test_texts(void **state)

@@ -185,6 +185,7 @@ struct gm_app {
         uint32_t level;      /* ... of the scheduler, as the daemon before had it */
         uint64_t charged_ns;
     } back;
+    bool is_lost_told;       /* deadlines.c: ... that it stays LOST */
     uint64_t progress_at;    /* deadlines.c: while LOADING, when its memory last came nearer */
     struct gm_backoff retry; /* backoff.c: it does not load before: a mapping failed, or a copy from
                                 a lower tier */

@@ -86,6 +86,19 @@ static void check_silence(struct gm_engine *engine, uint32_t id)
     gm_engine_happened(engine, id, is_silent ? GM_EVENT_SILENT : GM_EVENT_ANSWERS);
 }
 
+/* Once, in the first round after that time: there is no alarm for it. */
+static void check_lost(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (app->state != GM_APP_LOST || app->client->lost_at == 0 || app->is_lost_told ||
+        engine->now < since(engine, app->client->lost_at) + GM_LOST_NS)
+        return;
+    app->is_lost_told = true;
+    gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_STAYS_LOST,
+                                              .app = id,
+                                              .stays_lost.why = gm_engine_why_lost(engine, id)});
+}
+
 /* Its answer to CLOSE is to come in time. */
 static bool is_draining(const struct gm_app *app)
 {
@@ -124,6 +137,7 @@ void gm_engine_check_deadlines(struct gm_engine *engine)
             gm_engine_exit_late(engine, id);
         is_held_up = is_held_up || is_draining(app) || awaits_exit(app);
         check_silence(engine, id);
+        check_lost(engine, id);
     }
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         check_loading(engine, id, is_held_up);

@@ -158,3 +158,12 @@ struct gm_reason gm_engine_why_stopped(const struct gm_engine *engine, uint32_t 
     return (struct gm_reason){
         .why = client->stop, .pid = client->pid, .held = gm_engine_held(engine, id)};
 }
+
+struct gm_reason gm_engine_why_lost(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_client *client = engine->apps[id].client;
+    return (struct gm_reason){.why = client->is_cut ? GM_WHY_CUT : GM_WHY_LOST,
+                              .for_ns = gm_less(engine->now, client->lost_at),
+                              .pid = client->pid,
+                              .held = gm_engine_held(engine, id)};
+}

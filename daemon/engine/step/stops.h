@@ -1,4 +1,4 @@
-/* Programs that stand still. */
+/* Programs that stand still, or have not come back. */
 #ifndef GM_DAEMON_ENGINE_STEP_STOPS_H
 #define GM_DAEMON_ENGINE_STEP_STOPS_H
 
@@ -9,5 +9,7 @@ void gm_engine_find_stops(struct gm_engine *engine);
 uint64_t gm_engine_stops_due(const struct gm_engine *engine);
 /* Of one that stands still: how, which process, and what it keeps on the GPU. */
 struct gm_reason gm_engine_why_stopped(const struct gm_engine *engine, uint32_t app);
+/* Of one that has not come back since the daemon was restarted: the same, and since when. */
+struct gm_reason gm_engine_why_lost(const struct gm_engine *engine, uint32_t app);
 
 #endif
