@@ -140,8 +140,9 @@ worker 25 1 & one=$!
 worker 25 2 & two=$!
 sleep 5
 mux-ctl status
-systemd-analyze verify gpumuxd.service gpumux-keeper.service
+systemd-analyze verify --man=no gpumuxd.service gpumux-keeper.service
 systemctl is-active gpumux-keeper
+[ "$(stat -c %a /run/gpumux-keeper)" = 700 ]
 apt-get -q -y install --no-install-recommends /trial/new/*.deb # starts the daemon anew beside programs, which lose nothing
 is_version 0.1.1
 systemctl kill -s KILL gpumuxd # the service manager starts another one
@@ -161,6 +162,7 @@ wait $three
 [ -e /run/gpumux/gpumux.sock.mps/0/pipe ] # MPS may outlive the daemon
 apt-get -q -y purge gpumux libgpumux
 [ ! -e /run/gpumux ]
+[ ! -e /run/gpumux-keeper ]
 rm -r /run/systemd/system/gpumuxd.service.d
 [ -z "$(find / -xdev -name '*gpumux*' -not -path '/trial/*')" ]
 echo well > /trial/ended
