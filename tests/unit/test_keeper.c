@@ -33,19 +33,26 @@
 
 static char folder[64], own[72], path[96]; /* path is in own, which the keeper makes in folder */
 static pid_t keeper;
+static int heirloom[2]; /* a pipe: the keeper is started with its other end */
 static struct gm_keeper_message message;
 static int fds[GM_KEEPER_FDS];
 static uint32_t n_fds;
 
 static int start(const char *patience, rlim_t files)
 {
+    if (heirloom[0] > 0)
+        close(heirloom[0]);
+    if (pipe2(heirloom, O_CLOEXEC) != 0)
+        return -1;
     keeper = fork();
     if (keeper == 0) {
         const struct rlimit limit = {files, files};
+        fcntl(heirloom[1], F_SETFD, 0);
         setrlimit(RLIMIT_NOFILE, &limit);
         execl(GM_KEEPER, "gpumux-keeper", "--socket", path, "--patience", patience, NULL);
         _exit(127);
     }
+    close(heirloom[1]);
     return keeper < 0 ? -1 : 0;
 }
 
@@ -198,6 +205,18 @@ static uint32_t take_all(struct gm_keeper *from)
     }
     assert_int_equal(count, 0);
     return all;
+}
+
+/* What its daemon had open when it started it is not its own: files of the driver, which would stay
+ * as long as it. */
+static void test_inherits_nothing(void **state)
+{
+    struct pollfd look = {.fd = heirloom[0]};
+    (void)state;
+    close(reach()); /* it has started */
+    assert_int_equal(poll(&look, 1, PATIENCE_MS), 1);
+    assert_true(look.revents & POLLHUP);
+    assert_int_equal(waitpid(keeper, NULL, WNOHANG), 0);
 }
 
 static void test_outlives(void **state)
@@ -626,7 +645,7 @@ int main(void)
         KEEPER(test_outlives), KEEPER(test_broken),          KEEPER(test_flood),
         KEEPER(test_too_many), KEEPER(test_users),           KEEPER(test_leases),
         KEEPER(test_liar),     KEEPER(test_lease_replaced),  KEEPER(test_second),
-        KEEPER(test_folder),   cmocka_unit_test(test_place),
+        KEEPER(test_folder),   cmocka_unit_test(test_place), KEEPER(test_inherits_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
