@@ -246,7 +246,7 @@ static void test_user(void **state)
 /* A group is one app: together they fit, or have one cap, whoever it was said of. */
 static void test_group(void **state)
 {
-    struct gm_groups groups = {0};
+    static struct gm_groups groups; /* it is there until the end */
     struct gm_group *group;
     char why[128];
     (void)state;
