@@ -123,6 +123,20 @@ static struct gm_client_record record_of(const struct gm_machine *machine, uint3
     return record;
 }
 
+/* A GPU's ledger says that this one has memory, or had some that it may have mapped. */
+static bool has_memory(const struct gm_machine *machine, uint32_t id)
+{
+    for (uint32_t i = 0; i < machine->n; i++) {
+        const struct gm_table *table = machine->engines[i]->table;
+        if (table->apps[id].is_used && table->apps[id].committed > 0)
+            return true;
+        for (uint32_t k = 0; table->apps[id].is_used && k < table->max_frames; k++)
+            if (gm_table_has_import(table, id, k))
+                return true;
+    }
+    return false;
+}
+
 /* ---- who comes back ---- */
 
 static void free_absent(uv_handle_t *poll)
@@ -268,7 +282,8 @@ static int find_one(struct gm_absents *absents, uint32_t id, enum gm_ledger_outc
     int lease = gm_kept_claim(kept, GM_KEPT_LEASE, 0, id, &unused);
     if (outcome == GM_LEDGER_IS)
         lease = find_process(absents->machine, record, lease, &is_it);
-    else if (lease >= 0 && (outcome == GM_LEDGER_NONE || has_ended(lease))) {
+    else if (lease >= 0 && (has_ended(lease) ||
+                            (outcome == GM_LEDGER_NONE && !has_memory(absents->machine, id)))) {
         close(lease); /* it had nothing yet, or has nothing any more */
         lease = -1;
     }

@@ -423,6 +423,31 @@ static void test_broken(void **state)
     assert_int_equal(last_left, 1);
 }
 
+/* One has no record, and memory all the same: its process is waited for. Without memory it had
+ * only begun. */
+static void test_no_record(void **state)
+{
+    (void)state;
+    program(0);
+    program(1);
+    before.records[0].pid = before.records[1].pid = 0;
+    gm_table_add_allocation(engine->table, 0, 1ull << 40, GM_CHUNK_MIN);
+    const pid_t pid = before.clients[0]->pid, other = before.clients[1]->pid;
+    die();
+    take_over();
+    assert_string_equal(find(0)->refusal, "its session had ended before");
+    assert_int_equal(find(0)->pid, pid);
+    assert_null(find(1));
+    assert_int_equal(told.restart.broken, 1);
+    for (int i = 0; i < 2; i++) {
+        kill(i == 0 ? pid : other, SIGKILL);
+        waitpid(i == 0 ? pid : other, NULL, 0);
+    }
+    while (n_left == 0)
+        uv_run(&loop, UV_RUN_ONCE);
+    assert_int_equal(last_left, 0);
+}
+
 /* A ledger of another version says nothing of anybody. */
 static void test_newer(void **state)
 {
@@ -736,10 +761,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(nobody),   TEST(taken),         TEST(broken),      TEST(newer),
-        TEST(words),    TEST(groups),        TEST(epochs),      TEST(number_used_again),
-        TEST(gpu_lost), TEST(states),        TEST(tries),       TEST(replaced),
-        TEST(twice),    TEST(another_users), TEST(not_awaited), TEST(rest_stays),
+        TEST(nobody),      TEST(no_record),  TEST(taken),
+        TEST(broken),      TEST(newer),      TEST(words),
+        TEST(groups),      TEST(epochs),     TEST(number_used_again),
+        TEST(gpu_lost),    TEST(states),     TEST(tries),
+        TEST(replaced),    TEST(twice),      TEST(another_users),
+        TEST(not_awaited), TEST(rest_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
