@@ -171,7 +171,8 @@ static const char *place_in_frame(struct gm_table *table, uint32_t chunk, uint32
     return NULL;
 }
 
-/* Its copy out did not end. Its app has unmapped it, and another one may have mapped the frame. */
+/* Its copy out did not end. Its app has unmapped it, and may have mapped the frame for another chunk
+ * since, as any app may: who has it is as the ledger says. */
 static const char *place_leaving(struct gm_table *table, const struct gm_adoption *adoption,
                                  uint32_t chunk, const struct gm_ledger_place *place)
 {
@@ -184,8 +185,7 @@ static const char *place_leaving(struct gm_table *table, const struct gm_adoptio
     end_map(table, chunk);
     gm_table_evict(table, chunk, place->page);
     gm_table_end_map(table, chunk, false);
-    if (mapper != GM_NONE)
-        gm_frame_at(table, place->index)->mapper = mapper;
+    gm_frame_at(table, place->index)->mapper = mapper;
     return NULL;
 }
 

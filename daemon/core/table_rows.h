@@ -219,14 +219,16 @@ static inline bool gm_table_is_held(const struct gm_table *table, uint32_t frame
     return is_held;
 }
 
-/* A frame on the GPU that an app may have mapped which has yet to come back, though data of another
- * is in it, or nobody's: nobody else gets it before. */
+/* A frame on the GPU that an app may have mapped which has yet to come back, though what is in it is
+ * not what it has there: data of another, nobody's, or a chunk of its own that leaves (it has
+ * unmapped that, and may have mapped the frame for its next one). Nobody else gets it before. */
 static inline bool gm_table_is_awaited(const struct gm_table *table, uint32_t index)
 {
     const struct gm_frame *frame = &table->frames[index];
     const bool is_used = frame->state == GM_FRAME_USED || frame->state == GM_FRAME_LEAVING;
     return is_used && frame->mapper != GM_NONE && table->apps[frame->mapper].is_lost &&
-           (frame->chunk == GM_NONE || table->chunks[frame->chunk].app != frame->mapper);
+           (frame->chunk == GM_NONE || table->chunks[frame->chunk].app != frame->mapper ||
+            table->chunks[frame->chunk].state == GM_CHUNK_LEAVING);
 }
 
 static inline bool gm_table_has_drop(const struct gm_table *table, uint32_t app, uint32_t frame)

@@ -242,6 +242,42 @@ static void test_mapper(void **state)
     assert_string_equal(read_it(9), "a chunk is in a frame that it cannot have");
 }
 
+/* A copy out that did not end, and its own program has been told to map the frame for another chunk:
+ * nobody has it before that program has come back, and says so to the next daemon, too. */
+static void test_own_mapper(void **state)
+{
+    (void)state;
+    assert_true(gm_table_add_app(table, 0, 1000));
+    gm_table_add_allocation(table, 0, VA, GM_CHUNK_MAX);
+    gm_table_add_allocation(table, 0, VA + (1ull << 40), GM_CHUNK_MAX);
+    const uint32_t frame = fill(0);
+    assert_true(gm_table_evict(table, 0, 16));
+    gm_table_end_map(table, 0, false);
+    gm_table_begin_copy(table, 0);
+    gm_table_leave_frame(table, 0, 9);
+    /* It has unmapped it: the frame waits for nobody. */
+    assert_null(read_it(8));
+    assert_int_equal(made->frames[frame].mapper, GM_NONE);
+    gm_table_leave_frame(made, 0, 1);
+    assert_int_equal(made->frames[frame].state, GM_FRAME_FREE);
+    assert_null(gm_table_check(made));
+    /* It has it mapped for another one. */
+    assert_true(gm_table_fill(table, 1, frame));
+    assert_null(read_it(8));
+    assert_int_equal(made->chunks[0].state, GM_CHUNK_LEAVING);
+    assert_int_equal(made->chunks[1].state, GM_CHUNK_AWAY);
+    assert_true(gm_table_is_awaited(made, frame));
+    gm_table_leave_frame(made, 0, 1);
+    assert_true(gm_table_settle(made, 0));
+    assert_int_equal(made->frames[frame].state, GM_FRAME_USED);
+    assert_int_equal(made->frames[frame].chunk, GM_NONE);
+    assert_int_equal(made->frames[frame].mapper, 0);
+    assert_null(gm_table_check(made));
+    gm_table_set_lost(made, 0, false);
+    assert_int_equal(made->frames[frame].state, GM_FRAME_FREE);
+    assert_null(gm_table_check(made));
+}
+
 /* A table that was read, written whole, and read again is the same. */
 static void test_again(void **state)
 {
@@ -462,6 +498,7 @@ int main(void)
         LEDGER(test_out),
         LEDGER(test_freed),
         LEDGER(test_mapper),
+        LEDGER(test_own_mapper),
         LEDGER(test_again),
         LEDGER(test_stores),
         LEDGER(test_head),
