@@ -22,9 +22,8 @@ static const char *check_frame(const struct gm_table *table, uint32_t index)
         return "a frame waits to end that is not condemned";
     if (frame->share != 0 && frame->state != GM_FRAME_USED)
         return "a fixed frame is not in use";
-    if (frame->mapper != GM_NONE && frame->state != GM_FRAME_USED &&
-        frame->state != GM_FRAME_LEAVING)
-        return "a frame that is not in use is mapped by an app";
+    if (frame->mapper != GM_NONE && frame->state == GM_FRAME_FREE)
+        return "a free frame is mapped by an app";
     if (frame->state == GM_FRAME_USED && frame->chunk == GM_NONE && frame->share == 0 &&
         !gm_table_is_awaited(table, index))
         return "a frame is in use for nobody";

@@ -318,7 +318,6 @@ bool gm_table_condemn_frame(struct gm_table *table, uint32_t index, uint32_t exi
     table->ending -= gm_frame_ending(frame);
     frame->exit_of = exit_of;
     table->ending += gm_frame_ending(frame);
-    frame->mapper = GM_NONE;
     gm_table_commit_frame(table, index);
     table->is_plan_stale = true; /* it may have counted on a free one */
     return true;
@@ -327,11 +326,13 @@ bool gm_table_condemn_frame(struct gm_table *table, uint32_t index, uint32_t exi
 void gm_table_keep_frame(struct gm_table *table, uint32_t index)
 {
     struct gm_frame *frame = gm_frame_at(table, index);
-    if (frame->state != GM_FRAME_CONDEMNED || frame->is_host || frame->is_destroyed ||
+    const bool is_mapped = frame->mapper != GM_NONE && table->apps[frame->mapper].is_lost;
+    if (frame->state != GM_FRAME_CONDEMNED || frame->is_host || frame->is_destroyed || is_mapped ||
         frame->exit_of != GM_NONE || frame->silent == 0 || frame->silent < frame->drops ||
         !gm_table_turn_frame(table, index, GM_FRAME_EV_KEEP))
         return;
     frame->drops = frame->silent = 0;
+    frame->mapper = GM_NONE;
     gm_table_commit_frame(table, index);
     table->is_plan_stale = true;
 }

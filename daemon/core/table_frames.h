@@ -31,7 +31,7 @@ bool gm_table_take_frame(struct gm_table *table, uint32_t frame, uint32_t chunk)
  * that app's process. */
 bool gm_table_condemn_frame(struct gm_table *table, uint32_t frame, uint32_t exit_of);
 /* A condemned frame whose process has ended is free again if only apps that do not answer still
- * have it: others of the user can use it as it is. */
+ * have it, and none that is lost may have it mapped: others of the user can use it as it is. */
 void gm_table_keep_frame(struct gm_table *table, uint32_t frame);
 /* It waits for the process of another app now. */
 void gm_table_hand_frame(struct gm_table *table, uint32_t frame, uint32_t exit_of);

@@ -98,7 +98,7 @@ struct gm_frame {
     uint32_t next, prev; /* in the list for its state */
     uint32_t page;       /* host frame: its pages, which end with it */
     uint32_t share;      /* it is fixed: the number of what it is part of; 0: it is not */
-    uint32_t mapper;     /* on the GPU, used: the app that was last told to map it; GM_NONE: none */
+    uint32_t mapper;     /* on the GPU, not free: who was last told to map it; GM_NONE: nobody */
     uint32_t exit_of;    /* condemned: the app whose process must end first; GM_NONE: none */
     uint32_t drops;      /* ... DROPs that are not answered yet */
     uint32_t silent;     /* ... of those, owed by apps that do not answer */

@@ -278,6 +278,44 @@ static void test_own_mapper(void **state)
     assert_null(gm_table_check(made));
 }
 
+/* The chunk's program ends while another one, which has yet to come back, may have the frame mapped:
+ * it serves nobody before, though that one does not answer. */
+static void test_mapper_is_silent(void **state)
+{
+    (void)state;
+    assert_true(gm_table_add_app(table, 0, 1000) && gm_table_add_app(table, 1, 1000));
+    gm_table_add_allocation(table, 0, VA, GM_CHUNK_MAX);
+    gm_table_add_allocation(table, 1, VA, GM_CHUNK_MAX);
+    const uint32_t frame = fill(0);
+    assert_true(gm_table_evict(table, 0, 16));
+    gm_table_end_map(table, 0, false);
+    gm_table_begin_copy(table, 0);
+    gm_table_leave_frame(table, 0, 9);
+    assert_true(gm_table_fill(table, 1, frame));
+    gm_table_import(table, frame, 1);
+    for (int is_back = 0; is_back < 2; is_back++) {
+        assert_null(read_it(8));
+        gm_table_set_silent(made, 1, true);
+        if (is_back)
+            gm_table_set_lost(made, 1, false);
+        assert_true(gm_table_condemn_frame(made, frame, GM_NONE));
+        assert_true(gm_table_drop(made, frame, 1));
+        gm_table_keep_frame(made, frame);
+        assert_int_equal(made->frames[frame].state, is_back ? GM_FRAME_FREE : GM_FRAME_CONDEMNED);
+        assert_int_equal(made->frames[frame].mapper, is_back ? GM_NONE : 1);
+        assert_null(gm_table_check(made));
+    }
+    /* The program that had it mapped is cut off and goes on, and so the daemon condemns the frame. The
+     * next one finds the chunk there, and knows who may have it mapped. */
+    assert_true(gm_table_condemn_frame(table, frame, GM_NONE));
+    assert_null(read_it(8));
+    assert_int_equal(made->frames[frame].chunk, 0);
+    assert_int_equal(made->frames[frame].mapper, 1);
+    assert_true(gm_table_is_awaited(made, frame));
+    assert_null(read_it(9));
+    assert_int_equal(made->frames[frame].state, GM_FRAME_CONDEMNED);
+}
+
 /* A table that was read, written whole, and read again is the same. */
 static void test_again(void **state)
 {
@@ -499,6 +537,7 @@ int main(void)
         LEDGER(test_freed),
         LEDGER(test_mapper),
         LEDGER(test_own_mapper),
+        LEDGER(test_mapper_is_silent),
         LEDGER(test_again),
         LEDGER(test_stores),
         LEDGER(test_head),
