@@ -28,6 +28,12 @@ static inline uint64_t gm_now(void)
     return gm_clock(CLOCK_MONOTONIC);
 }
 
+/* To tell how long something took: nothing is decided by it. */
+static inline uint64_t gm_stopwatch(void)
+{
+    return gm_clock(CLOCK_MONOTONIC_RAW);
+}
+
 /* Since 1970. */
 static inline uint64_t gm_wall_time(void)
 {
