@@ -4,6 +4,7 @@
  * of REJOIN.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -600,6 +601,21 @@ static void test_groups(void **state)
     assert_int_equal(gm_groups_find(&machine.groups, "g", 1001, &group, why, sizeof why), -EPERM);
 }
 
+/* One that the ledger of programs does not know ends with what it had on the GPU, and closes nobody's
+ * file. */
+static void test_ended(void **state)
+{
+    struct gm_client *client;
+    const int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    (void)state;
+    assert_true(file >= 0 && dup2(file, 0) == 0);
+    assert_int_equal(gm_client_open_ended(&client, 3, 1000), 0);
+    assert_true(client->id == 3 && client->uid == 1000);
+    gm_client_drop(client);
+    assert_true(fcntl(0, F_GETFD) >= 0);
+    close(file);
+}
+
 /* ---- REJOIN ---- */
 
 /* No CLOSE of the new daemon has a number that one of the old daemon may have had. */
@@ -767,6 +783,7 @@ int main(void)
         TEST(gpu_lost),    TEST(states),     TEST(tries),
         TEST(replaced),    TEST(twice),      TEST(another_users),
         TEST(not_awaited), TEST(rest_stays),
+        TEST(ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,12 +168,9 @@ fail:
 
 int gm_client_open_ended(struct gm_client **out, uint32_t id, uid_t uid)
 {
-    struct gm_client *client = calloc(1, sizeof *client);
+    struct gm_client *client = make(id, NULL);
     if (!client)
         return -ENOMEM;
-    client->fds[0] = client->fds[1] = -1;
-    client->refs = 1;
-    client->id = id;
     client->uid = uid;
     *out = client;
     if (gm_group_add(NULL, client) == 0)
