@@ -412,12 +412,11 @@ static void go_on(struct gm_machine *machine, struct gm_client *client)
     machine->outlet.send(client->session, GM_MSG_RESUME, &message, NULL, 0, NULL, 0);
 }
 
-static int rejoin(void *arg, const struct gm_lost *lost, const struct gm_rejoiner *who, char *why,
-                  size_t why_size)
+/* Make it an app again. -EPROTO: what it says cannot be. */
+static int take_back(struct gm_absent *absent, const struct gm_rejoiner *who, char *why,
+                     size_t why_size)
 {
-    struct gm_absents *absents = arg;
-    struct gm_absent *absent = absents->of[lost->app];
-    struct gm_machine *machine = absents->machine;
+    struct gm_machine *machine = absent->all->machine;
     struct gm_client *client = absent->client;
     const uint32_t flags = who->body->flags;
     const bool is_parked = (flags & GM_REJOIN_IS_PARKED) != 0;
@@ -452,6 +451,21 @@ static int rejoin(void *arg, const struct gm_lost *lost, const struct gm_rejoine
     gm_machine_returned(machine, client);
 done:
     free_holds(has);
+    return error;
+}
+
+/* Its own library takes a refusal for good, and each check looks at all frames: one is enough. */
+static int rejoin(void *arg, const struct gm_lost *lost, const struct gm_rejoiner *who, char *why,
+                  size_t why_size)
+{
+    struct gm_absents *absents = arg;
+    struct gm_absent *absent = absents->of[lost->app];
+    const int error = take_back(absent, who, why, why_size);
+    if (error == -EPROTO) {
+        snprintf(absent->refusal, sizeof absent->refusal, "it came back once, and %s", why);
+        absent->lost.refusal = absent->refusal;
+        absent->client->is_cut = true;
+    }
     return error;
 }
 

@@ -45,7 +45,7 @@ static struct gm_engine *engine;
 static struct gm_absents absents;
 static uv_loop_t loop;
 static struct gm_note told;
-static uint32_t n_awaited, n_left, n_returned, n_resumed, last_left;
+static uint32_t n_awaited, n_left, n_returned, n_resumed, n_checked, last_left;
 static int welcome_error, holds_error, put_error, awaited_error;
 static uint32_t n_read; /* holdings that somebody has */
 static bool was_running;
@@ -104,6 +104,7 @@ int gm_engine_read_holds(const struct gm_engine *e, uint32_t app,
 {
     (void)e, (void)holds, (void)n;
     was_running = is_running;
+    n_checked++;
     *out = NULL;
     if (holds_error) {
         snprintf(why, size, "it holds what it never got");
@@ -278,7 +279,7 @@ static int set_up(void **state)
         execl(GM_KEEPER, "gpumux-keeper", "--socket", path, (char *)NULL);
         _exit(127);
     }
-    n_awaited = n_left = n_returned = n_resumed = 0;
+    n_awaited = n_left = n_returned = n_resumed = n_checked = 0;
     welcome_error = holds_error = put_error = awaited_error = 0;
     n_read = 0;
     memset(&told, 0, sizeof told);
@@ -623,7 +624,7 @@ static void test_epochs(void **state)
 {
     char why[128];
     (void)state;
-    for (uint32_t id = 0; id < 3; id++)
+    for (uint32_t id = 0; id < 4; id++)
         program(id);
     die();
     take_over();
@@ -637,7 +638,7 @@ static void test_epochs(void **state)
     assert_int_equal(client->lost_at, 0);
     assert_false(was_running);
     assert_null(find(0)); /* it comes once */
-    assert_int_equal(gm_absents_count(&absents), 2);
+    assert_int_equal(gm_absents_count(&absents), 3);
     assert_int_equal(n_returned, 1);
 
     body.epoch = 3;
@@ -650,7 +651,7 @@ static void test_epochs(void **state)
     assert_non_null(find(2));
     assert_null(machine.clients[2]->session);
     body.epoch--;
-    assert_int_equal(rejoin(2, &body, why), 0);
+    assert_int_equal(rejoin(3, &body, why), 0);
 }
 
 static void test_states(void **state)
@@ -696,33 +697,58 @@ static void test_states(void **state)
     }
 }
 
-/* It may try again after whatever went wrong; what it says is checked. */
-static void test_tries(void **state)
+/* What it says is checked, and once is enough for what cannot be: it is refused from then on. */
+static void test_lies(void **state)
 {
+    static const uint32_t gpus[] = {3, UINT32_MAX};
     struct gm_msg_rejoin body = {.flags = GM_REJOIN_IS_QUIET};
-    struct gm_holds_entry hold = {.gpu = 3};
     char why[128];
     (void)state;
-    program(0);
+    for (uint32_t id = 0; id < 5; id++)
+        program(id);
     die();
     take_over();
     body.flags = 8;
     assert_int_equal(rejoin(0, &body, why), -EPROTO);
     body.flags = GM_REJOIN_IS_QUIET | GM_REJOIN_IS_OPEN;
-    assert_int_equal(rejoin(0, &body, why), -EPROTO);
+    assert_int_equal(rejoin(1, &body, why), -EPROTO);
     body.flags = GM_REJOIN_IS_QUIET;
     holds_error = -EPROTO;
-    assert_int_equal(rejoin(0, &body, why), -EPROTO);
+    assert_int_equal(rejoin(2, &body, why), -EPROTO);
     assert_string_equal(why, "it holds what it never got");
     holds_error = 0;
-    for (int i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < 2; i++) {
+        struct gm_holds_entry hold = {.gpu = gpus[i]};
         const struct gm_rejoiner who = {
             .session = (void *)&body, .body = &body, .holds = &hold, .n = 1};
-        hold.gpu = i == 0 ? 3 : UINT32_MAX;
         assert_int_equal(
-            absents.takeover.rejoin(absents.takeover.arg, find(0), &who, why, sizeof why), -EPROTO);
+            absents.takeover.rejoin(absents.takeover.arg, find(3 + i), &who, why, sizeof why),
+            -EPROTO);
         assert_string_equal(why, "it holds memory of a GPU that it does not use");
     }
+    assert_string_equal(find(2)->refusal, "it came back once, and it holds what it never got");
+    for (uint32_t id = 0; id < 5; id++) {
+        assert_non_null(find(id)->refusal);
+        assert_true(machine.clients[id]->is_cut);
+        assert_null(machine.clients[id]->session);
+    }
+    assert_int_equal(n_checked, 1);
+    assert_int_equal(gm_absents_count(&absents), 0);
+}
+
+/* It may try again when it was not to blame. */
+static void test_tries(void **state)
+{
+    const struct gm_msg_rejoin body = {.flags = GM_REJOIN_IS_QUIET};
+    char why[128];
+    (void)state;
+    program(0);
+    die();
+    take_over();
+    holds_error = -ENOMEM;
+    assert_int_equal(rejoin(0, &body, why), -ENOMEM);
+    assert_null(find(0)->refusal);
+    holds_error = 0;
     welcome_error = -EPIPE;
     assert_int_equal(rejoin(0, &body, why), -EPIPE);
     assert_null(machine.clients[0]->session);
@@ -784,6 +810,7 @@ int main(void)
         TEST(replaced),    TEST(twice),      TEST(another_users),
         TEST(not_awaited), TEST(rest_stays),
         TEST(ended),
+        TEST(lies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
