@@ -86,12 +86,18 @@ static void check_silence(struct gm_engine *engine, uint32_t id)
     gm_engine_happened(engine, id, is_silent ? GM_EVENT_SILENT : GM_EVENT_ANSWERS);
 }
 
-/* Once, in the first round after that time: there is no alarm for it. */
+/* When the log is to say that it has not come back; GM_TIME_NEVER: it has, or the log says so. */
+static uint64_t lost_due(const struct gm_engine *engine, const struct gm_app *app)
+{
+    const bool is_due =
+        app->state == GM_APP_LOST && app->client->lost_at != 0 && !app->is_lost_told;
+    return is_due ? since(engine, app->client->lost_at) + GM_LOST_NS : GM_TIME_NEVER;
+}
+
 static void check_lost(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    if (app->state != GM_APP_LOST || app->client->lost_at == 0 || app->is_lost_told ||
-        engine->now < since(engine, app->client->lost_at) + GM_LOST_NS)
+    if (engine->now < lost_due(engine, app))
         return;
     app->is_lost_told = true;
     gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_STAYS_LOST,
@@ -175,6 +181,7 @@ void gm_engine_set_alarm(struct gm_engine *engine)
             at = earlier(at, since(engine, app->exit.left_at) + GM_EXIT_NS);
         if (app->batches.sent && !engine->table->apps[id].is_silent)
             at = earlier(at, asked_at(engine, app) + GM_LATE_NS);
+        at = earlier(at, lost_due(engine, app));
         if (app->state == GM_APP_LOADING)
             at = earlier(at, since(engine, app->progress_at) + GM_STALL_NS);
         if (app->state == GM_APP_RUNNING)
