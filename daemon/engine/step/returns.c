@@ -395,8 +395,8 @@ void gm_engine_app_returns(struct gm_engine *engine, uint32_t id, const struct g
     take_imports(engine, id, has);
     gm_engine_end_unconfirmed(engine, id);
     take_places(engine, has);
-    gm_engine_take_busy_spares(engine, id);
     gm_engine_rejoin_app(engine, id); /* from here on its memory may change */
+    gm_engine_take_busy_spares(engine, id);
     if (has->is_running)
         gm_engine_expect_again(engine, id);
     if (app->back.unanswered == 0 && app->session)
