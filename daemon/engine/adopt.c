@@ -28,6 +28,7 @@
 #include "daemon/core/table_check.h"
 #include "daemon/engine/act/ledger.h"
 #include "daemon/engine/step/shares.h"
+#include "daemon/memory/hostpool_adopt.h"
 #include "daemon/memory/kept.h"
 
 /* The ledger is not to blame: what it names stays with the keeper, for another start. */

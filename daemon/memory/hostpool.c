@@ -1,248 +1,26 @@
 #include "daemon/memory/hostpool.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "common/chunk.h"
 #include "common/sums.h"
-#include "daemon/memory/files.h"
-
-#define SLAB_BYTES GM_SLAB_BYTES
-#define WHOLE (GM_CHUNK_CLASSES - 1u) /* the class of slabs */
-/* Numbers of a slab's pages, and then of as many bytes of units of each smaller size. */
-#define STRIDE (GM_CHUNK_CLASSES * GM_SLAB_PAGES)
-
-/* ---- pieces and their pages ---- */
-
-/* Pieces of this size in a slab's bytes. */
-static uint32_t in_slab(unsigned class)
-{
-    return GM_SLAB_PAGES >> class;
-}
-
-/* Of units that are smaller than a slab there are as many places as the cap has room for. */
-static uint32_t places(const struct gm_hostpool *pool, unsigned class)
-{
-    return pool->max_slabs * in_slab(class);
-}
-
-static uint32_t first_page(unsigned class, uint32_t index)
-{
-    const uint32_t part = class == WHOLE ? 0 : 1 + class;
-    return index / in_slab(class) * STRIDE + part * GM_SLAB_PAGES +
-           (index % in_slab(class) << class);
-}
-
-static unsigned class_of(uint32_t page)
-{
-    const uint32_t part = page % STRIDE / GM_SLAB_PAGES;
-    return part == 0 ? WHOLE : part - 1;
-}
-
-static uint32_t index_of(uint32_t page)
-{
-    const unsigned class = class_of(page);
-    return page / STRIDE * in_slab(class) + (page % GM_SLAB_PAGES >> class);
-}
-
-/* As pages.h counts slabs. */
-static uint32_t slab_of(uint32_t page)
-{
-    return page / GM_SLAB_PAGES;
-}
-
-static struct gm_piece *piece_of(const struct gm_hostpool *pool, uint32_t page)
-{
-    return &pool->pieces[class_of(page)][index_of(page)];
-}
-
-static CUdeviceptr address_of(const struct gm_hostpool *pool, uint32_t page)
-{
-    const unsigned class = class_of(page);
-    const uint32_t first = first_page(class, index_of(page));
-    const CUdeviceptr at =
-        class == WHOLE ? pool->base + index_of(page) * SLAB_BYTES : piece_of(pool, page)->at;
-    return at + (uint64_t)(page - first) * GM_CHUNK_MIN;
-}
-
-uint32_t gm_hostpool_pages(const struct gm_hostpool *pool)
-{
-    return pool->max_slabs * STRIDE;
-}
+#include "daemon/memory/hostpool_pieces.h"
+#include "daemon/memory/hostpool_states.h"
 
 /* ---- the worker ---- */
 
 /* The address range of all slabs, without memory behind it. 0: refused. */
 static CUdeviceptr reserve_plain(uint64_t bytes)
 {
-    void *base = mmap(NULL, bytes + SLAB_BYTES, PROT_NONE,
+    void *base = mmap(NULL, bytes + GM_SLAB_BYTES, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
         return 0;
     /* The ends stay mapped: they cost nothing but addresses. */
-    return ((CUdeviceptr)(uintptr_t)base + SLAB_BYTES - 1) & ~(SLAB_BYTES - 1);
-}
-
-/* Slabs of a pool with is_registered: `is_held` says that there is memory, `is_mapped` that it is
- * registered. */
-static CUresult release_registered(struct gm_hostpool *pool, struct gm_piece *slab, void *at)
-{
-    CUresult result = CUDA_SUCCESS;
-    if (slab->is_mapped)
-        result = pool->cuda->cuMemHostUnregister(at);
-    if (result != CUDA_SUCCESS)
-        return result;
-    slab->is_mapped = false;
-    if (slab->is_held &&
-        mmap(at, SLAB_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-             0) == MAP_FAILED)
-        return CUDA_ERROR_OPERATING_SYSTEM;
-    slab->is_held = false;
-    return CUDA_SUCCESS;
-}
-
-static CUresult make_registered(struct gm_hostpool *pool, struct gm_piece *slab, void *at)
-{
-    CUresult result = CUDA_SUCCESS;
-    if (!slab->is_held && mmap(at, SLAB_BYTES, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    slab->is_held = true;
-    if (!slab->is_mapped)
-        result = pool->cuda->cuMemHostRegister_v2(at, SLAB_BYTES, CU_MEMHOSTREGISTER_PORTABLE);
-    slab->is_mapped = result == CUDA_SUCCESS;
-    if (result != CUDA_SUCCESS)
-        release_registered(pool, slab, at);
-    return result;
-}
-
-static void close_file(struct gm_piece *piece)
-{
-    if (piece->fd == 0)
-        return;
-    close(piece->fd);
-    piece->fd = 0;
-    if (piece->has_frames_file)
-        gm_files_drop_frame();
-    else
-        gm_files_drop_slab();
-}
-
-/* Files of slabs are held where each has one. */
-static bool has_frames_file(const struct gm_hostpool *pool, uint32_t page)
-{
-    return !pool->kept || class_of(page) != WHOLE;
-}
-
-static CUresult export_piece(struct gm_hostpool *pool, uint32_t page)
-{
-    struct gm_piece *piece = piece_of(pool, page);
-    int fd = 0;
-    if (piece->fd != 0)
-        return CUDA_SUCCESS;
-    const CUresult result = pool->cuda->cuMemExportToShareableHandle(
-        &fd, piece->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    if (result != CUDA_SUCCESS)
-        return result;
-    piece->has_frames_file = has_frames_file(pool, page);
-    if (gm_files_is_kept(fd) || (piece->has_frames_file && !gm_files_add_frame())) {
-        close(fd);
-        return CUDA_ERROR_OPERATING_SYSTEM; /* as the driver says when no file is left */
-    }
-    if (!piece->has_frames_file)
-        gm_files_add_slab();
-    fcntl(fd, F_SETFD, FD_CLOEXEC);
-    piece->fd = fd;
-    return CUDA_SUCCESS;
-}
-
-/* Release a piece as far as the driver lets it; it keeps note of what is left. */
-static CUresult release_piece(struct gm_hostpool *pool, uint32_t page)
-{
-    struct gm_piece *piece = piece_of(pool, page);
-    const uint64_t bytes = gm_class_bytes(class_of(page));
-    const CUdeviceptr at = address_of(pool, page);
-    CUresult result = CUDA_SUCCESS;
-    if (pool->is_registered)
-        return release_registered(pool, piece, (void *)at);
-    if (piece->is_mapped)
-        result = pool->cuda->cuMemUnmap(at, bytes);
-    if (result != CUDA_SUCCESS)
-        return result;
-    piece->is_mapped = false;
-    if (piece->is_held)
-        result = pool->cuda->cuMemRelease(piece->handle);
-    if (result != CUDA_SUCCESS)
-        return result;
-    piece->is_held = false;
-    close_file(piece);
-    if (piece->at != 0)
-        pool->cuda->cuMemAddressFree(piece->at, bytes);
-    piece->at = 0;
-    return CUDA_SUCCESS;
-}
-
-/* Where it lies, with access to it for the GPU and the daemon. */
-static CUresult map_piece(struct gm_hostpool *pool, uint32_t page)
-{
-    const struct gm_cuda *cuda = pool->cuda;
-    struct gm_piece *piece = piece_of(pool, page);
-    const uint64_t bytes = gm_class_bytes(class_of(page));
-    const CUdeviceptr at = address_of(pool, page);
-    const CUmemAccessDesc access[2] = {
-        {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = pool->device},
-         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
-        {.location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = pool->node},
-         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
-    };
-    CUresult result = CUDA_SUCCESS;
-    if (!piece->is_mapped)
-        result = cuda->cuMemMap(at, bytes, 0, piece->handle, 0);
-    piece->is_mapped = result == CUDA_SUCCESS;
-    return result == CUDA_SUCCESS ? cuda->cuMemSetAccess(at, bytes, access, 2) : result;
-}
-
-static CUresult reserve_piece(struct gm_hostpool *pool, uint32_t page)
-{
-    struct gm_piece *piece = piece_of(pool, page);
-    const uint64_t bytes = gm_class_bytes(class_of(page));
-    if (class_of(page) == WHOLE || piece->at != 0)
-        return CUDA_SUCCESS;
-    const CUresult result = pool->cuda->cuMemAddressReserve(&piece->at, bytes, bytes, 0, 0);
-    if (result != CUDA_SUCCESS)
-        piece->at = 0;
-    return result;
-}
-
-/* Pin and map a piece. One that is stuck gets only what it lacks. */
-static CUresult make_piece(struct gm_hostpool *pool, uint32_t page)
-{
-    struct gm_piece *piece = piece_of(pool, page);
-    const CUmemAllocationProp prop = {
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-        .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = pool->node},
-    };
-    if (pool->is_registered)
-        return make_registered(pool, piece, (void *)address_of(pool, page));
-    CUresult result = reserve_piece(pool, page);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!piece->is_held)
-        result = pool->cuda->cuMemCreate(&piece->handle, gm_class_bytes(class_of(page)), &prop, 0);
-    piece->is_held = result == CUDA_SUCCESS;
-    if (result == CUDA_SUCCESS)
-        result = map_piece(pool, page);
-    if (result == CUDA_SUCCESS && pool->kept)
-        result = export_piece(pool, page);
-    if (result != CUDA_SUCCESS)
-        release_piece(pool, page);
-    return result;
+    return ((CUdeviceptr)(uintptr_t)base + GM_SLAB_BYTES - 1) & ~(GM_SLAB_BYTES - 1);
 }
 
 static void work_pieces(uv_work_t *work)
@@ -254,7 +32,7 @@ static void work_pieces(uv_work_t *work)
         if (i >= pool->job.n)
             return;
         const uint32_t page = pool->job.pieces[i];
-        result = pool->job.is_release ? release_piece(pool, page) : make_piece(pool, page);
+        result = pool->job.is_release ? gm_piece_release(pool, page) : gm_piece_make(pool, page);
         pool->job.is_done[i] = result == CUDA_SUCCESS;
     }
     if (result != CUDA_SUCCESS)
@@ -262,73 +40,6 @@ static void work_pieces(uv_work_t *work)
 }
 
 /* ---- the loop's side ---- */
-
-static void set_idle(struct gm_hostpool *pool, uint32_t page, bool is_idle)
-{
-    struct gm_piece *piece = piece_of(pool, page);
-    uint32_t *count = &pool->idle[class_of(page)];
-    *count = *count + is_idle - piece->is_idle;
-    piece->is_idle = is_idle;
-    pool->fresh -= piece->is_fresh;
-    piece->is_fresh = false;
-}
-
-/* A unit is one chain. */
-static void link_pages(struct gm_hostpool *pool, uint32_t page)
-{
-    const uint32_t n = 1u << class_of(page);
-    for (uint32_t i = 0; i < n; i++)
-        pool->pages.next[page + i] = i + 1 < n ? page + i + 1 : GM_NONE;
-}
-
-static void end_being_there(struct gm_hostpool *pool, uint32_t page)
-{
-    struct gm_piece *piece = piece_of(pool, page);
-    set_idle(pool, page, false);
-    if (class_of(page) == WHOLE) {
-        if (piece->has_owner)
-            gm_pages_free(&pool->pages, page);
-        gm_pages_remove_slab(&pool->pages, slab_of(page));
-    }
-    piece->has_owner = false;
-}
-
-static void begin_being_there(struct gm_hostpool *pool, uint32_t page)
-{
-    if (class_of(page) == WHOLE) {
-        gm_pages_add_slab(&pool->pages, slab_of(page));
-        return;
-    }
-    link_pages(pool, page);
-    piece_of(pool, page)->has_owner = true;
-    set_idle(pool, page, true);
-    piece_of(pool, page)->is_fresh = true;
-    pool->fresh++;
-}
-
-/* The one setter of states. Only slabs that are THERE have pages that can be taken. */
-static void set_piece(struct gm_hostpool *pool, uint32_t page, enum gm_piece_state state)
-{
-    struct gm_piece *piece = piece_of(pool, page);
-    const unsigned class = class_of(page);
-    const uint32_t index = index_of(page);
-    uint32_t *top = &pool->top[class];
-    if (piece->state == GM_PIECE_THERE)
-        end_being_there(pool, page);
-    if (state == GM_PIECE_RELEASING)
-        gm_kept_drop(pool->kept, GM_KEPT_PIECE, pool->gpu, page);
-    pool->count[class][piece->state]--;
-    piece->state = (uint8_t)state;
-    pool->count[class][state]++;
-    if (state == GM_PIECE_ABSENT)
-        piece->is_used_up = false;
-    else if (index >= *top)
-        *top = index + 1;
-    while (*top > 0 && pool->pieces[class][*top - 1].state == GM_PIECE_ABSENT)
-        (*top)--;
-    if (state == GM_PIECE_THERE)
-        begin_being_there(pool, page);
-}
 
 /* Bytes of the pieces in states `from` to `to`. */
 static uint64_t bytes_in(const struct gm_hostpool *pool, enum gm_piece_state from,
@@ -354,15 +65,16 @@ static uint64_t bytes_there(const struct gm_hostpool *pool)
 
 static uint64_t wanted_bytes(const struct gm_hostpool *pool)
 {
-    return (pool->asked + SLAB_BYTES - 1) / SLAB_BYTES * SLAB_BYTES;
+    return (pool->asked + GM_SLAB_BYTES - 1) / GM_SLAB_BYTES * GM_SLAB_BYTES;
 }
 
 /* How many slabs should be THERE, beside the small units. */
 static uint32_t wanted_slabs(const struct gm_hostpool *pool)
 {
-    const uint64_t units = bytes_there(pool) - pool->count[WHOLE][GM_PIECE_THERE] * SLAB_BYTES;
+    const uint64_t units =
+        bytes_there(pool) - pool->count[GM_WHOLE][GM_PIECE_THERE] * GM_SLAB_BYTES;
     const uint64_t wanted = wanted_bytes(pool);
-    return wanted > units ? (uint32_t)((wanted - units) / SLAB_BYTES) : 0;
+    return wanted > units ? (uint32_t)((wanted - units) / GM_SLAB_BYTES) : 0;
 }
 
 static bool is_too_much_there(const struct gm_hostpool *pool)
@@ -387,7 +99,7 @@ static void work_done(uv_work_t *work, int status);
 
 static void add_to_job(struct gm_hostpool *pool, uint32_t page, enum gm_piece_state state)
 {
-    set_piece(pool, page, state);
+    gm_piece_set(pool, page, state);
     pool->job.pieces[pool->job.n++] = page;
 }
 
@@ -410,18 +122,18 @@ static void start_job(struct gm_hostpool *pool, bool is_release)
 /* Nobody uses anything of it. */
 static bool is_free(const struct gm_hostpool *pool, uint32_t page)
 {
-    const struct gm_piece *piece = piece_of(pool, page);
+    const struct gm_piece *piece = gm_piece_of(pool, page);
     return piece->state == GM_PIECE_THERE && !piece->is_fresh &&
-           (piece->is_idle || (class_of(page) == WHOLE && !piece->has_owner &&
-                               gm_slab_is_free(&pool->pages, slab_of(page))));
+           (piece->is_idle || (gm_piece_class(page) == GM_WHOLE && !piece->has_owner &&
+                               gm_slab_is_free(&pool->pages, gm_slab_of(page))));
 }
 
 /* The piece begins to leave. One that had an owner is destroyed in any case. */
 static void leave(struct gm_hostpool *pool, uint32_t page, bool is_used_up)
 {
-    struct gm_piece *piece = piece_of(pool, page);
+    struct gm_piece *piece = gm_piece_of(pool, page);
     is_used_up = is_used_up || piece->has_owner;
-    set_piece(pool, page, GM_PIECE_LEAVING);
+    gm_piece_set(pool, page, GM_PIECE_LEAVING);
     piece->is_used_up = is_used_up;
     pool->used_up += is_used_up;
 }
@@ -429,12 +141,12 @@ static void leave(struct gm_hostpool *pool, uint32_t page, bool is_used_up)
 /* Slabs that are wanted again, and that the worker has not released, stay. */
 static void keep_wanted(struct gm_hostpool *pool)
 {
-    for (uint32_t i = 0; i < pool->top[WHOLE] && pool->count[WHOLE][GM_PIECE_LEAVING] > 0 &&
-                         pool->count[WHOLE][GM_PIECE_THERE] < wanted_slabs(pool);
+    for (uint32_t i = 0; i < pool->top[GM_WHOLE] && pool->count[GM_WHOLE][GM_PIECE_LEAVING] > 0 &&
+                         pool->count[GM_WHOLE][GM_PIECE_THERE] < wanted_slabs(pool);
          i++) {
-        const struct gm_piece *slab = &pool->pieces[WHOLE][i];
+        const struct gm_piece *slab = &pool->pieces[GM_WHOLE][i];
         if (slab->state == GM_PIECE_LEAVING && !slab->is_used_up)
-            set_piece(pool, first_page(WHOLE, i), GM_PIECE_THERE);
+            gm_piece_set(pool, gm_piece_page(GM_WHOLE, i), GM_PIECE_THERE);
     }
 }
 
@@ -443,15 +155,15 @@ static void keep_wanted(struct gm_hostpool *pool)
 static void fit(struct gm_hostpool *pool)
 {
     keep_wanted(pool);
-    for (unsigned class = 0; class < WHOLE; class ++)
+    for (unsigned class = 0; class < GM_WHOLE; class ++)
         for (uint32_t i = pool->top[class];
              i > 0 && pool->idle[class] > 0 && is_too_much_there(pool); i--)
-            if (is_free(pool, first_page(class, i - 1)))
-                leave(pool, first_page(class, i - 1), true);
-    for (uint32_t i = pool->top[WHOLE];
-         i > 0 && has_free(pool) && pool->count[WHOLE][GM_PIECE_THERE] > wanted_slabs(pool); i--)
-        if (is_free(pool, first_page(WHOLE, i - 1)))
-            leave(pool, first_page(WHOLE, i - 1), false);
+            if (is_free(pool, gm_piece_page(class, i - 1)))
+                leave(pool, gm_piece_page(class, i - 1), true);
+    for (uint32_t i = pool->top[GM_WHOLE];
+         i > 0 && has_free(pool) && pool->count[GM_WHOLE][GM_PIECE_THERE] > wanted_slabs(pool); i--)
+        if (is_free(pool, gm_piece_page(GM_WHOLE, i - 1)))
+            leave(pool, gm_piece_page(GM_WHOLE, i - 1), false);
 }
 
 /* Units are wanted, and the cap leaves no room for them: idle ones must go, or free slabs. */
@@ -464,9 +176,9 @@ static void make_room_for_units(struct gm_hostpool *pool)
         return;
     for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
         for (uint32_t i = pool->top[class]; i > 0 && left < bytes && has_free(pool); i--) {
-            if (!is_free(pool, first_page(class, i - 1)))
+            if (!is_free(pool, gm_piece_page(class, i - 1)))
                 continue;
-            leave(pool, first_page(class, i - 1), true);
+            leave(pool, gm_piece_page(class, i - 1), true);
             left += gm_class_bytes(class);
         }
     if (left < gm_class_bytes(pool->wants[0].class))
@@ -493,7 +205,7 @@ static void start_release(struct gm_hostpool *pool)
                 (pinned <= wanted_bytes(pool) && !piece->is_used_up))
                 continue;
             pool->used_up -= is_leaving && piece->is_used_up;
-            add_to_job(pool, first_page(class, i), GM_PIECE_RELEASING);
+            add_to_job(pool, gm_piece_page(class, i), GM_PIECE_RELEASING);
         }
     start_job(pool, true);
 }
@@ -501,9 +213,9 @@ static void start_release(struct gm_hostpool *pool)
 static uint32_t find_absent(const struct gm_hostpool *pool, unsigned class)
 {
     uint32_t i = 0;
-    while (i < places(pool, class) && pool->pieces[class][i].state != GM_PIECE_ABSENT)
+    while (i < gm_piece_places(pool, class) && pool->pieces[class][i].state != GM_PIECE_ABSENT)
         i++;
-    return i < places(pool, class) ? first_page(class, i) : GM_NONE;
+    return i < gm_piece_places(pool, class) ? gm_piece_page(class, i) : GM_NONE;
 }
 
 /* Let the worker make the small units that are wanted and have room. */
@@ -515,7 +227,7 @@ static void start_units(struct gm_hostpool *pool)
         const uint32_t page = find_absent(pool, class);
         if (page == GM_NONE || room(pool) < gm_class_bytes(class))
             break;
-        piece_of(pool, page)->owner = pool->wants[taken].owner;
+        gm_piece_of(pool, page)->owner = pool->wants[taken].owner;
         add_to_job(pool, page, GM_PIECE_MAKING);
     }
     pool->n_wants -= taken;
@@ -532,12 +244,12 @@ static void start_growth(struct gm_hostpool *pool)
     start_units(pool);
     const uint32_t wanted = pool->job.n > 0 ? 0 : wanted_slabs(pool);
     for (uint32_t i = 0; i < pool->max_slabs && pool->job.n < GM_PIECES_A_BATCH &&
-                         pool->count[WHOLE][GM_PIECE_THERE] + pool->job.n < wanted;
+                         pool->count[GM_WHOLE][GM_PIECE_THERE] + pool->job.n < wanted;
          i++) {
-        const struct gm_piece *slab = &pool->pieces[WHOLE][i];
+        const struct gm_piece *slab = &pool->pieces[GM_WHOLE][i];
         if ((slab->state == GM_PIECE_STUCK && !slab->is_used_up) ||
-            (slab->state == GM_PIECE_ABSENT && room(pool) >= SLAB_BYTES))
-            add_to_job(pool, first_page(WHOLE, i), GM_PIECE_MAKING);
+            (slab->state == GM_PIECE_ABSENT && room(pool) >= GM_SLAB_BYTES))
+            add_to_job(pool, gm_piece_page(GM_WHOLE, i), GM_PIECE_MAKING);
     }
     start_job(pool, false);
 }
@@ -554,15 +266,15 @@ static void settle(struct gm_hostpool *pool)
 /* Whether it outlives the daemon, if it is to. */
 static bool put_piece(struct gm_hostpool *pool, uint32_t page, uint32_t id)
 {
-    const int fd = piece_of(pool, page)->fd;
+    const int fd = gm_piece_of(pool, page)->fd;
     return !pool->kept || gm_kept_put(pool->kept, GM_KEPT_PIECE, pool->gpu, page, id, fd) == 0;
 }
 
 /* A piece comes back from the worker. */
 static void take_over(struct gm_hostpool *pool, uint32_t page, bool is_made)
 {
-    struct gm_piece *piece = piece_of(pool, page);
-    const bool is_small = class_of(page) != WHOLE;
+    struct gm_piece *piece = gm_piece_of(pool, page);
+    const bool is_small = gm_piece_class(page) != GM_WHOLE;
     piece->id = 0;
     if (is_made && !put_piece(pool, page, 0)) {
         pool->job.outcome = CUDA_ERROR_OPERATING_SYSTEM; /* another process has no file left */
@@ -572,9 +284,9 @@ static void take_over(struct gm_hostpool *pool, uint32_t page, bool is_made)
     /* A small unit that is made in part serves nobody. */
     piece->is_used_up = piece->is_used_up || (!is_made && is_small);
     if (is_made)
-        set_piece(pool, page, GM_PIECE_THERE);
+        gm_piece_set(pool, page, GM_PIECE_THERE);
     else
-        set_piece(pool, page, piece->is_held ? GM_PIECE_STUCK : GM_PIECE_ABSENT);
+        gm_piece_set(pool, page, piece->is_held ? GM_PIECE_STUCK : GM_PIECE_ABSENT);
 }
 
 static void work_done(uv_work_t *work, int status)
@@ -583,7 +295,7 @@ static void work_done(uv_work_t *work, int status)
     (void)status; /* nobody cancels it */
     if (--pool->working > 0)
         return;
-    if (!pool->job.is_release && class_of(pool->job.pieces[0]) != WHOLE)
+    if (!pool->job.is_release && gm_piece_class(pool->job.pieces[0]) != GM_WHOLE)
         pool->n_wants = 0;                   /* whoever has not got one yet asks again */
     for (uint32_t i = pool->job.n; i-- > 0;) /* backwards: the first is the first to be taken */
         take_over(pool, pool->job.pieces[i], !pool->job.is_release && pool->job.is_done[i]);
@@ -608,8 +320,8 @@ static void free_tables(struct gm_hostpool *pool)
 static int make_tables(struct gm_hostpool *pool)
 {
     for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++) {
-        pool->count[class][GM_PIECE_ABSENT] = places(pool, class);
-        pool->pieces[class] = calloc(places(pool, class), sizeof *pool->pieces[class]);
+        pool->count[class][GM_PIECE_ABSENT] = gm_piece_places(pool, class);
+        pool->pieces[class] = calloc(gm_piece_places(pool, class), sizeof *pool->pieces[class]);
         if (!pool->pieces[class])
             return -ENOMEM;
     }
@@ -622,7 +334,7 @@ int gm_hostpool_open(struct gm_hostpool *pool, uv_loop_t *loop, const struct gm_
 {
     const uint32_t most = UINT32_MAX / GM_SLAB_PAGES / (GM_CHUNK_CLASSES + 1);
     int node = -1;
-    uint64_t slabs = cap / SLAB_BYTES;
+    uint64_t slabs = cap / GM_SLAB_BYTES;
 
     if (slabs > most)
         slabs = most;
@@ -651,11 +363,11 @@ int gm_hostpool_open(struct gm_hostpool *pool, uv_loop_t *loop, const struct gm_
     }
     CUresult result = CUDA_SUCCESS;
     if (pool->is_registered) {
-        pool->base = reserve_plain(pool->max_slabs * SLAB_BYTES);
+        pool->base = reserve_plain(pool->max_slabs * GM_SLAB_BYTES);
         result = pool->base != 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     } else {
-        result =
-            cuda->cuMemAddressReserve(&pool->base, pool->max_slabs * SLAB_BYTES, SLAB_BYTES, 0, 0);
+        result = cuda->cuMemAddressReserve(&pool->base, pool->max_slabs * GM_SLAB_BYTES,
+                                           GM_SLAB_BYTES, 0, 0);
     }
     if (result != CUDA_SUCCESS) {
         snprintf(why, why_size, "cannot reserve addresses for the pinned tier (%s): lower --pinned",
@@ -688,13 +400,13 @@ void gm_hostpool_close(struct gm_hostpool *pool)
         uv_run(pool->loop, UV_RUN_ONCE);
     for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
         for (uint32_t i = 0; i < pool->top[class]; i++) {
-            gm_kept_drop(pool->kept, GM_KEPT_PIECE, pool->gpu, first_page(class, i));
-            release_piece(pool, first_page(class, i));
+            gm_kept_drop(pool->kept, GM_KEPT_PIECE, pool->gpu, gm_piece_page(class, i));
+            gm_piece_release(pool, gm_piece_page(class, i));
         }
     if (pool->base && pool->is_registered)
-        munmap((void *)pool->base, pool->max_slabs * SLAB_BYTES);
+        munmap((void *)pool->base, pool->max_slabs * GM_SLAB_BYTES);
     else if (pool->base)
-        pool->cuda->cuMemAddressFree(pool->base, pool->max_slabs * SLAB_BYTES);
+        pool->cuda->cuMemAddressFree(pool->base, pool->max_slabs * GM_SLAB_BYTES);
     free_tables(pool);
     *pool = (struct gm_hostpool){.is_closing = true};
 }
@@ -714,7 +426,7 @@ static void drop_idle(struct gm_hostpool *pool)
         for (uint32_t i = 0; i < pool->top[class] && pool->idle[class] > 0; i++) {
             const struct gm_piece *piece = &pool->pieces[class][i];
             if (piece->is_idle && !piece->is_fresh)
-                leave(pool, first_page(class, i), true);
+                leave(pool, gm_piece_page(class, i), true);
         }
     settle(pool);
 }
@@ -729,8 +441,8 @@ uint32_t gm_hostpool_take(struct gm_hostpool *pool, uint64_t bytes)
 
 void gm_hostpool_free(struct gm_hostpool *pool, uint32_t page)
 {
-    if (page != GM_NONE && piece_of(pool, page)->has_owner)
-        set_idle(pool, page, true);
+    if (page != GM_NONE && gm_piece_of(pool, page)->has_owner)
+        gm_piece_set_idle(pool, page, true);
     else
         gm_pages_free(&pool->pages, page);
     if (is_too_much_there(pool) && has_free(pool))
@@ -741,12 +453,12 @@ uint32_t gm_hostpool_emptiest(const struct gm_hostpool *pool)
 {
     uint32_t emptiest = GM_NONE;
     int most = -1;
-    for (uint32_t i = 0; i < pool->top[WHOLE]; i++) {
-        const uint32_t at = slab_of(first_page(WHOLE, i));
+    for (uint32_t i = 0; i < pool->top[GM_WHOLE]; i++) {
+        const uint32_t at = gm_slab_of(gm_piece_page(GM_WHOLE, i));
         const struct gm_slab *slab = &pool->pages.slabs[at];
         const int n = __builtin_popcount(slab->free_map);
-        if (pool->pieces[WHOLE][i].state != GM_PIECE_THERE || pool->pieces[WHOLE][i].has_owner ||
-            slab->free_map == slab->map || n <= most)
+        if (pool->pieces[GM_WHOLE][i].state != GM_PIECE_THERE ||
+            pool->pieces[GM_WHOLE][i].has_owner || slab->free_map == slab->map || n <= most)
             continue;
         emptiest = at;
         most = n;
@@ -760,10 +472,10 @@ static uint32_t take_idle(struct gm_hostpool *pool, unsigned class, uint32_t own
 {
     for (uint32_t i = 0; pool->idle[class] > 0 && i < pool->top[class]; i++) {
         const struct gm_piece *piece = &pool->pieces[class][i];
-        const uint32_t page = first_page(class, i);
+        const uint32_t page = gm_piece_page(class, i);
         if (!piece->is_idle || piece->owner != owner)
             continue;
-        set_idle(pool, page, false);
+        gm_piece_set_idle(pool, page, false);
         return page;
     }
     return GM_NONE;
@@ -771,7 +483,7 @@ static uint32_t take_idle(struct gm_hostpool *pool, unsigned class, uint32_t own
 
 uint32_t gm_hostpool_take_idle(struct gm_hostpool *pool, uint32_t owner)
 {
-    return take_idle(pool, WHOLE, owner);
+    return take_idle(pool, GM_WHOLE, owner);
 }
 
 uint32_t gm_hostpool_take_unit(struct gm_hostpool *pool, unsigned class, uint32_t owner)
@@ -779,13 +491,13 @@ uint32_t gm_hostpool_take_unit(struct gm_hostpool *pool, unsigned class, uint32_
     if (pool->is_registered)
         return GM_NONE;
     uint32_t page = take_idle(pool, class, owner);
-    if (page == GM_NONE && class == WHOLE && pool->pages.free_slabs > 0)
-        page = gm_pages_take(&pool->pages, SLAB_BYTES);
+    if (page == GM_NONE && class == GM_WHOLE && pool->pages.free_slabs > 0)
+        page = gm_pages_take(&pool->pages, GM_SLAB_BYTES);
     if (page != GM_NONE)
         return page;
-    if (class == WHOLE && has_idle(pool)) {
+    if (class == GM_WHOLE && has_idle(pool)) {
         drop_idle(pool);
-    } else if (class != WHOLE && pool->n_wants < GM_PIECES_A_BATCH) {
+    } else if (class != GM_WHOLE && pool->n_wants < GM_PIECES_A_BATCH) {
         pool->wants[pool->n_wants].class = (uint8_t) class;
         pool->wants[pool->n_wants++].owner = owner;
     }
@@ -800,7 +512,7 @@ void gm_hostpool_forget_wants(struct gm_hostpool *pool)
 /* Whoever had units made has asked for them by now. */
 static void end_freshness(struct gm_hostpool *pool)
 {
-    for (unsigned class = 0; class < WHOLE && pool->fresh > 0; class ++)
+    for (unsigned class = 0; class < GM_WHOLE && pool->fresh > 0; class ++)
         for (uint32_t i = 0; i < pool->top[class]; i++)
             pool->pieces[class][i].is_fresh = false;
     pool->fresh = 0;
@@ -816,15 +528,15 @@ void gm_hostpool_make_units(struct gm_hostpool *pool)
 bool gm_hostpool_is_unit(const struct gm_hostpool *pool, uint32_t page, unsigned class)
 {
     uint32_t end = page;
-    return page != GM_NONE && !pool->is_registered && class_of(page) == class &&
+    return page != GM_NONE && !pool->is_registered && gm_piece_class(page) == class &&
            gm_pages_run(&pool->pages, &end, 1u << class) == 1u << class && end == GM_NONE;
 }
 
 CUresult gm_hostpool_lend(struct gm_hostpool *pool, uint32_t page, uint32_t owner, uint32_t id,
                           struct gm_unit_memory *unit)
 {
-    struct gm_piece *piece = piece_of(pool, page);
-    const CUresult result = export_piece(pool, page);
+    struct gm_piece *piece = gm_piece_of(pool, page);
+    const CUresult result = gm_piece_export(pool, page);
     if (result != CUDA_SUCCESS)
         return result;
     if (!put_piece(pool, page, id))
@@ -832,102 +544,35 @@ CUresult gm_hostpool_lend(struct gm_hostpool *pool, uint32_t page, uint32_t owne
     piece->has_owner = true;
     piece->owner = owner;
     piece->id = id;
-    *unit = (struct gm_unit_memory){piece->handle, address_of(pool, page), piece->fd};
+    *unit = (struct gm_unit_memory){piece->handle, gm_piece_address(pool, page), piece->fd};
     return CUDA_SUCCESS;
 }
 
 uint32_t gm_hostpool_unit_id(const struct gm_hostpool *pool, uint32_t page)
 {
-    return piece_of(pool, page)->id;
-}
-
-/* ---- what the daemon before had ---- */
-
-/* Its memory is the pool's. False: it has not got it, and nothing of it is left. */
-static bool import_piece(struct gm_hostpool *pool, uint32_t page, int fd)
-{
-    struct gm_piece *piece = piece_of(pool, page);
-    piece->fd = fd;
-    piece->has_frames_file = has_frames_file(pool, page);
-    if (piece->has_frames_file)
-        gm_files_adopt_frame();
-    else
-        gm_files_add_slab();
-    CUresult result = reserve_piece(pool, page);
-    if (result == CUDA_SUCCESS) {
-        result = pool->cuda->cuMemImportFromShareableHandle(
-            &piece->handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-        piece->is_held = result == CUDA_SUCCESS;
-    }
-    if (result == CUDA_SUCCESS)
-        result = map_piece(pool, page);
-    if (result != CUDA_SUCCESS)
-        release_piece(pool, page);
-    return result == CUDA_SUCCESS;
-}
-
-int gm_hostpool_adopt(struct gm_hostpool *pool, uint32_t page, int fd, uint32_t id, uint32_t owner)
-{
-    const bool is_piece = page < gm_hostpool_pages(pool) && !pool->is_registered &&
-                          first_page(class_of(page), index_of(page)) == page &&
-                          piece_of(pool, page)->state == GM_PIECE_ABSENT;
-    const bool is_lent = is_piece && (id != 0 || class_of(page) != WHOLE);
-    const bool is_nobodys = is_lent && owner == GM_NONE;
-    if (!is_piece || is_nobodys) {
-        gm_kept_drop(pool->kept, GM_KEPT_PIECE, pool->gpu, page);
-        close(fd);
-        return is_nobodys ? 0 : -EINVAL;
-    }
-    if (!import_piece(pool, page, fd)) { /* the keeper holds on: another try may do better */
-        if (piece_of(pool, page)->is_held) {
-            set_piece(pool, page, GM_PIECE_STUCK);
-            piece_of(pool, page)->is_used_up = true;
-        }
-        return -EIO;
-    }
-    struct gm_piece *piece = piece_of(pool, page);
-    set_piece(pool, page, GM_PIECE_THERE);
-    piece->id = id;
-    if (!is_lent)
-        return 0;
-    if (class_of(page) == WHOLE) {
-        link_pages(pool, page);
-        gm_pages_adopt(&pool->pages, page, SLAB_BYTES);
-    }
-    piece->has_owner = true;
-    piece->owner = owner;
-    set_idle(pool, page, true);
-    return 0;
-}
-
-bool gm_hostpool_take_again(struct gm_hostpool *pool, uint32_t page, uint64_t bytes)
-{
-    if (page >= gm_hostpool_pages(pool) || piece_of(pool, page)->state != GM_PIECE_THERE)
-        return false;
-    if (!piece_of(pool, page)->has_owner)
-        return gm_pages_adopt(&pool->pages, page, bytes);
-    if (!piece_of(pool, page)->is_idle || first_page(class_of(page), index_of(page)) != page ||
-        bytes != gm_class_bytes(class_of(page)))
-        return false;
-    set_idle(pool, page, false);
-    return true;
+    return gm_piece_of(pool, page)->id;
 }
 
 void gm_hostpool_piece(const struct gm_hostpool *pool, uint32_t *page, CUdeviceptr *address,
                        uint64_t *bytes)
 {
-    *address = address_of(pool, *page);
+    *address = gm_piece_address(pool, *page);
     *bytes = (uint64_t)gm_pages_run(&pool->pages, page, GM_SLAB_PAGES) * GM_CHUNK_MIN;
 }
 
 void *gm_hostpool_memory(const struct gm_hostpool *pool, uint32_t page)
 {
-    return (void *)(uintptr_t)address_of(pool, page);
+    return (void *)(uintptr_t)gm_piece_address(pool, page);
+}
+
+uint32_t gm_hostpool_pages(const struct gm_hostpool *pool)
+{
+    return pool->max_slabs * GM_PIECE_STRIDE;
 }
 
 uint64_t gm_hostpool_cap(const struct gm_hostpool *pool)
 {
-    const uint64_t most = pool->max_slabs * SLAB_BYTES;
+    const uint64_t most = pool->max_slabs * GM_SLAB_BYTES;
     return pool->bound ? gm_least(most, pool->bound(pool->arg)) : most;
 }
 
@@ -944,7 +589,7 @@ uint64_t gm_hostpool_size(const struct gm_hostpool *pool)
 uint64_t gm_hostpool_used(const struct gm_hostpool *pool)
 {
     uint64_t bytes = (uint64_t)(pool->pages.pages - pool->pages.free_pages) * GM_CHUNK_MIN;
-    for (unsigned class = 0; class < WHOLE; class ++)
+    for (unsigned class = 0; class < GM_WHOLE; class ++)
         bytes += pool->count[class][GM_PIECE_THERE] * gm_class_bytes(class);
     for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
         bytes -= pool->idle[class] * gm_class_bytes(class);

@@ -18,6 +18,7 @@
 #include "common/locks.h"
 #include "common/log.h"
 #include "common/size.h"
+#include "daemon/memory/hostpool_adopt.h"
 #include "daemon/memory/kept.h"
 #include "daemon/memory/pages.h"
 

@@ -18,6 +18,7 @@
 #include "daemon/engine/adopt.h"
 #include "daemon/engine/step/shares.h"
 #include "daemon/memory/frames.h"
+#include "daemon/memory/hostpool_adopt.h"
 #include "daemon/memory/kept.h"
 #include "daemon/memory/stores.h"
 

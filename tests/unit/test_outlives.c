@@ -23,6 +23,7 @@
 #include "common/chunk.h"
 #include "daemon/memory/files.h"
 #include "daemon/memory/frames.h"
+#include "daemon/memory/hostpool_adopt.h"
 #include "daemon/memory/stores.h"
 
 #define PATIENCE_MS 60000

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/memory/hostpool_adopt.h"
+
 struct job {
     struct gm_stores *stores;
     struct page *from[HANDLE_PAGES], *to[HANDLE_PAGES];
