@@ -30,6 +30,7 @@
 #include "daemon/engine/step/shares.h"
 #include "daemon/memory/hostpool_adopt.h"
 #include "daemon/memory/kept.h"
+#include "daemon/memory/stores_adopt.h"
 
 /* The ledger is not to blame: what it names stays with the keeper, for another start. */
 static const char *not_now(struct gm_old *old, const char *why)

@@ -9,7 +9,7 @@
  *   disk     one unnamed file (disk.h)
  *
  * Where both are to outlive the daemon (kept.h), paged memory is a file in memory, and what a daemon
- * before had is taken over, as large as it was: pages beyond the cap go as they become free.
+ * before had is taken over (stores_adopt.h).
  *
  * Each hands out 2 MiB pages in chains (pages.h). Workers copy a chunk's chain by pieces, so that
  * several share a chunk (measured: 16 threads copy 56 GB/s, one 7). The disk has threads of its
@@ -18,10 +18,10 @@
  *
  * The first touch of paged memory halves the rate (measured, 16 threads: 29 GB/s instead of 56), so
  * idle workers do it ahead of need. Paged memory that is not wanted and was free for a while goes
- * back to the system, by whole slabs.
+ * back to the system, by whole slabs (stores_paged.h).
  *
  * Called by the engine on the loop thread. It takes the pages of both ends before a copy, so no
- * copy waits for pages. Calls hostpool, pages, disk and kept.
+ * copy waits for pages. Calls its own files (stores_*), hostpool, pages, disk and kept.
  */
 /* clang-format on */
 #ifndef GM_DAEMON_MEMORY_STORES_H
@@ -34,6 +34,7 @@
 #include "common/chunk.h"
 #include "daemon/memory/disk.h"
 #include "daemon/memory/hostpool.h"
+#include "daemon/memory/stores_paged.h"
 
 struct gm_stores;
 
@@ -70,25 +71,8 @@ void gm_stores_keep(struct gm_stores *stores, enum gm_tier tier, uint32_t *next)
 /* Take pages for `bytes` in `tier` (PINNED, PAGED or DISK); GM_NONE: too few are free. */
 uint32_t gm_stores_take(struct gm_stores *stores, enum gm_tier tier, uint64_t bytes);
 void gm_stores_free(struct gm_stores *stores, enum gm_tier tier, uint32_t page);
-/* Take a chain as it lies there, of the daemon before: all of them before anything else is asked of
- * these stores, or what is left is free. False, and nothing is taken: it is none of
- * `bytes`, or not free. So it may be an attack. */
-bool gm_stores_adopt(struct gm_stores *stores, enum gm_tier tier, uint32_t page, uint64_t bytes);
 uint64_t gm_stores_cap(const struct gm_stores *stores, enum gm_tier tier);
 uint64_t gm_stores_used(const struct gm_stores *stores, enum gm_tier tier);
-
-/*
- * Populate the paged tier up to `bytes`, those in use included, as far as its cap allows. Copies go
- * first. 0: no more than what is in use. After a refusal the system is asked again.
- */
-void gm_stores_want(struct gm_stores *stores, uint64_t bytes);
-/* Begin to give back what is neither used nor wanted, however short it has been free. Returns how
- * many bytes that is. */
-uint64_t gm_stores_trim(struct gm_stores *stores);
-/* Whether some of it has not been given back yet. */
-bool gm_stores_is_trimming(const struct gm_stores *stores);
-/* Bytes of slabs for which the paged tier may have memory of the system. */
-uint64_t gm_stores_held(const struct gm_stores *stores);
 
 /*
  * Copy `bytes` from the chain at `from_page` of tier `from` to the chain at `to_page` of tier `to`

@@ -21,6 +21,7 @@
 #include "daemon/memory/hostpool_adopt.h"
 #include "daemon/memory/kept.h"
 #include "daemon/memory/stores.h"
+#include "daemon/memory/stores_adopt.h"
 
 enum { APPS = 4, CHUNKS = 16, FRAMES = 16, PAGES = 32 };
 

@@ -25,6 +25,7 @@
 #include "daemon/memory/frames.h"
 #include "daemon/memory/hostpool_adopt.h"
 #include "daemon/memory/stores.h"
+#include "daemon/memory/stores_adopt.h"
 
 #define PATIENCE_MS 60000
 #define GPU 3u /* as which the frames are kept */

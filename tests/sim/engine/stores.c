@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "daemon/memory/hostpool_adopt.h"
+#include "daemon/memory/stores_adopt.h"
 
 struct job {
     struct gm_stores *stores;

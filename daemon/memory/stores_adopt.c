@@ -1,0 +1,64 @@
+#include "daemon/memory/stores_adopt.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/memory/hostpool_adopt.h"
+#include "daemon/memory/stores_paged.h"
+#include "daemon/memory/stores_rows.h"
+
+int gm_stores_claim(struct gm_stores *stores, enum gm_kept_kind kind, uint64_t *bytes)
+{
+    struct stat is;
+    uint64_t id;
+    const int fd = gm_kept_claim(stores->kept, kind, stores->gpu, 0, &id);
+    if (fd >= 0 && fstat(fd, &is) == 0 && (uint64_t)is.st_size > *bytes)
+        *bytes = (uint64_t)is.st_size & ~(GM_CHUNK_MIN - 1);
+    return fd;
+}
+
+void gm_stores_find_memory(struct gm_stores *stores)
+{
+    for (uint32_t slab = 0; slab * GM_SLAB_PAGES < stores->paged.max_pages; slab++) {
+        const off_t from = (off_t)(slab * GM_SLAB_BYTES);
+        const off_t data = lseek(stores->paged_fd, from, SEEK_DATA);
+        if (data < 0)
+            break;
+        if (data - from < (off_t)GM_SLAB_BYTES)
+            stores->slabs[slab].used_at = gm_stores_now(stores);
+        else
+            slab = (uint32_t)((uint64_t)data / GM_SLAB_BYTES) - 1;
+    }
+}
+
+void gm_stores_shrink(struct gm_stores *stores, enum gm_tier tier)
+{
+    struct gm_pages *pages = tier == GM_TIER_PAGED ? &stores->paged : &stores->on_disk;
+    const uint32_t slabs = (pages->max_pages + GM_SLAB_PAGES - 1) / GM_SLAB_PAGES;
+    const uint32_t kept = (stores->cap[tier] + GM_SLAB_PAGES - 1) / GM_SLAB_PAGES;
+    unsigned given = 0;
+    if (pages->pages <= stores->cap[tier])
+        return;
+    for (uint32_t slab = kept; slab < slabs && given < GM_TRIM_SLABS; slab++) {
+        if (!gm_slab_is_free(pages, slab) ||
+            (tier == GM_TIER_PAGED && stores->slabs[slab].state == GM_SLAB_FILLING))
+            continue;
+        gm_pages_remove_slab(pages, slab);
+        if (tier == GM_TIER_PAGED && stores->slabs[slab].used_at != 0) {
+            gm_paged_give_back(stores, slab);
+            given++;
+        }
+    }
+}
+
+bool gm_stores_adopt(struct gm_stores *stores, enum gm_tier tier, uint32_t page, uint64_t bytes)
+{
+    if (tier == GM_TIER_PINNED)
+        return gm_hostpool_take_again(stores->pinned, page, bytes);
+    if (tier == GM_TIER_DISK)
+        return gm_pages_adopt(&stores->on_disk, page, bytes);
+    if (tier != GM_TIER_PAGED || !gm_pages_adopt(&stores->paged, page, bytes))
+        return false;
+    gm_paged_use(stores, page);
+    return true;
+}
