@@ -30,13 +30,10 @@
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/returns.h"
 #include "daemon/service/process.h"
+#include "tests/unit/keeper_world.h"
 
-#define PATIENCE_MS 60000
 
 enum { APPS = 8, CHUNKS = 64 };
-
-static char folder[64], path[96];
-static pid_t keeper;
 
 /* ---- the machine and its engine ---- */
 
@@ -164,18 +161,6 @@ static int send_it(struct gm_session *session, enum gm_msg_type type, const void
     return 0;
 }
 
-/* ---- the keeper ---- */
-
-static void connect_to(struct gm_kept *kept)
-{
-    int error = -ENOENT;
-    for (int i = 0; (error == -ENOENT || error == -ECONNREFUSED) && i < PATIENCE_MS; i++) {
-        error = gm_kept_connect(kept, path);
-        usleep(1000);
-    }
-    assert_int_equal(error, 0);
-}
-
 /* ---- the daemon before, and its programs ---- */
 
 static struct {
@@ -240,7 +225,7 @@ static int begin(char why[256])
 {
     why[0] = '\0';
     assert_int_equal(gm_kept_open(&machine.kept), 0);
-    connect_to(machine.kept);
+    assert_int_equal(keeper_connect(machine.kept), 0);
     assert_int_equal(gm_kept_take(machine.kept), 0);
     return gm_absents_open(&absents, &machine, gm_now(), why, 256);
 }
@@ -270,15 +255,7 @@ static int rejoin(uint32_t app, const struct gm_msg_rejoin *body, char why[128])
 static int set_up(void **state)
 {
     (void)state;
-    strcpy(folder, "/tmp/gm-absents.XXXXXX");
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/keeper.sock", folder);
-    keeper = fork();
-    if (keeper == 0) {
-        execl(GM_KEEPER, "gpumux-keeper", "--socket", path, (char *)NULL);
-        _exit(127);
-    }
+    assert_int_equal(keeper_begin("absents", 0), 0);
     n_awaited = n_left = n_returned = n_resumed = n_checked = 0;
     welcome_error = holds_error = put_error = awaited_error = 0;
     n_read = 0;
@@ -297,13 +274,12 @@ static int set_up(void **state)
     assert_int_equal(gm_keep_open(&machine.keep, APPS), 0);
     assert_int_equal(gm_keep_open(&before.keep, APPS), 0);
     assert_int_equal(gm_kept_open(&before.kept), 0);
-    connect_to(before.kept);
+    assert_int_equal(keeper_connect(before.kept), 0);
     return gm_kept_put(before.kept, GM_KEPT_CLIENTS, 0, 0, 0, before.keep.fd);
 }
 
 static int tear_down(void **state)
 {
-    char command[96];
     (void)state;
     assert_int_equal(n_read, 0);
     gm_absents_close(&absents);
@@ -322,10 +298,7 @@ static int tear_down(void **state)
     free(machine.clients);
     free(engine->table_memory);
     free(engine);
-    kill(keeper, SIGKILL);
-    waitpid(keeper, NULL, 0);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command) == 0 ? 0 : -1;
+    return keeper_end();
 }
 
 /* ---- who is taken over ---- */
@@ -524,7 +497,7 @@ static void test_not_awaited(void **state)
     assert_int_equal(begin(why), -ENOENT);
     assert_non_null(strstr(why, "a program of the daemon before cannot be taken over"));
     assert_int_equal(gm_kept_open(&next), 0);
-    connect_to(next);
+    assert_int_equal(keeper_connect(next), 0);
     assert_int_equal(gm_kept_take(next), 0);
     const int fd = gm_kept_claim(next, GM_KEPT_CLIENTS, 0, 0, &id);
     const int lease = gm_kept_claim(next, GM_KEPT_LEASE, 0, 0, &id);
@@ -786,7 +759,7 @@ static void test_twice(void **state)
     take_over();
     struct gm_kept *next;
     assert_int_equal(gm_kept_open(&next), 0);
-    connect_to(next);
+    assert_int_equal(keeper_connect(next), 0);
     assert_int_equal(gm_kept_take(next), 0);
     const int fd = gm_kept_claim(next, GM_KEPT_CLIENTS, 0, 0, &id);
     struct stat one, other;

@@ -16,55 +16,28 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
-#include "daemon/memory/kept.h"
 #include "daemon/service/before.h"
+#include "tests/unit/keeper_world.h"
 
-#define PATIENCE_MS 60000
 #define LINGER_MS 400u
-
-static char folder[64], path[96];
-static pid_t keeper;
 
 static int set_up(void **state)
 {
     (void)state;
-    strcpy(folder, "/tmp/gm-before.XXXXXX");
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/keeper.sock", folder);
-    keeper = fork();
-    if (keeper == 0) {
-        execl(GM_KEEPER, "gpumux-keeper", "--socket", path, (char *)NULL);
-        _exit(127);
-    }
-    return keeper > 0 ? 0 : -1;
+    return keeper_begin("before", 0);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    char lock[112];
-    kill(keeper, SIGKILL);
-    waitpid(keeper, NULL, 0);
-    snprintf(lock, sizeof lock, "%s.lock", path);
-    unlink(path);
-    unlink(lock);
-    return rmdir(folder);
+    return keeper_end();
 }
 
 static struct gm_kept *daemon_comes(void)
 {
     struct gm_kept *kept = NULL;
-    int error = gm_kept_open(&kept);
-    for (int i = 0; i < PATIENCE_MS; i++) {
-        error = gm_kept_connect(kept, path);
-        if (error != -ENOENT && error != -ECONNREFUSED)
-            break;
-        usleep(1000);
-    }
-    if (error == 0)
-        error = gm_kept_take(kept);
-    return error == 0 ? kept : NULL;
+    return gm_kept_open(&kept) == 0 && keeper_connect(kept) == 0 && gm_kept_take(kept) == 0 ? kept
+                                                                                            : NULL;
 }
 
 /* A daemon that lets go of the keeper, says so, and has something to do yet: until `ends` is

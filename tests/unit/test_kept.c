@@ -21,68 +21,22 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/memory/kept.h"
+#include "tests/unit/keeper_world.h"
 
-#define PATIENCE_MS 60000
 #define MANY 600u /* more than two messages carry */
-
-static char folder[64], path[96];
-static pid_t keeper;
-
-static void start(rlim_t files)
-{
-    keeper = fork();
-    if (keeper == 0) {
-        const struct rlimit limit = {files, files};
-        setrlimit(RLIMIT_NOFILE, &limit);
-        execl(GM_KEEPER, "gpumux-keeper", "--socket", path, (char *)NULL);
-        _exit(127);
-    }
-    assert_true(keeper > 0);
-}
 
 static int set_up(void **state)
 {
     (void)state;
     const struct rlimit limit = {4096, 4096};
     setrlimit(RLIMIT_NOFILE, &limit);
-    strcpy(folder, "/tmp/gm-kept.XXXXXX");
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/keeper.sock", folder);
-    start(2048);
-    return 0;
-}
-
-static void stop(void)
-{
-    if (keeper <= 0)
-        return;
-    kill(keeper, SIGKILL);
-    waitpid(keeper, NULL, 0);
-    keeper = -1;
+    return keeper_begin("kept", 2048);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    char lock[112];
-    stop();
-    snprintf(lock, sizeof lock, "%s.lock", path);
-    unlink(path);
-    unlink(lock);
-    return rmdir(folder);
-}
-
-static int connect_to(struct gm_kept *kept)
-{
-    int error = -ENOENT;
-    for (int i = 0; (error == -ENOENT || error == -ECONNREFUSED) && i < PATIENCE_MS; i++) {
-        error = gm_kept_connect(kept, path);
-        if (error == -ENOENT || error == -ECONNREFUSED)
-            usleep(1000);
-    }
-    return error;
+    return keeper_end();
 }
 
 static struct gm_kept *daemon_comes(void)
@@ -90,7 +44,7 @@ static struct gm_kept *daemon_comes(void)
     struct gm_kept *kept = NULL;
     assert_int_equal(gm_kept_open(&kept), 0);
     assert_false(gm_kept_is_connected(kept));
-    assert_int_equal(connect_to(kept), 0);
+    assert_int_equal(keeper_connect(kept), 0);
     assert_true(gm_kept_is_connected(kept));
     assert_int_equal(gm_kept_take(kept), 0);
     return kept;
@@ -221,7 +175,7 @@ static void test_marks(void **state)
     gm_kept_mark(kept, &other, 8);
     assert_int_equal(other, 0);
     put(kept, GM_KEPT_FRAME, 1, 3); /* the key again */
-    assert_int_equal(connect_to(kept), 0);
+    assert_int_equal(keeper_connect(kept), 0);
     assert_int_equal(ledger, 0); /* it may hold more yet */
     assert_int_equal(gm_kept_take(kept), 0);
     gm_kept_settle(kept);
@@ -231,7 +185,7 @@ static void test_marks(void **state)
     put(kept, GM_KEPT_FRAME, 3, 3);
     assert_int_equal(ledger, 0);
     gm_kept_unmark(kept, &other);
-    assert_int_equal(connect_to(kept), 0);
+    assert_int_equal(keeper_connect(kept), 0);
     assert_int_equal(gm_kept_take(kept), 0);
     gm_kept_settle(kept);
     assert_int_equal(ledger, 7);
@@ -252,7 +206,7 @@ static void test_hand_over(void **state)
         put(kept, GM_KEPT_FRAME, i, i);
     int watch = gm_kept_watch(kept);
     assert_true(watch >= 0);
-    stop();
+    keeper_stop();
     assert_hung_up(watch);
     put(kept, GM_KEPT_PIECE, 1, 77); /* it learns of it by this */
     assert_false(gm_kept_is_connected(kept));
@@ -260,8 +214,8 @@ static void test_hand_over(void **state)
     assert_int_equal(gm_kept_room(kept), UINT32_MAX);
     put(kept, GM_KEPT_PIECE, 2, 78);
     gm_kept_drop(kept, GM_KEPT_FRAME, 1, 0);
-    start(2048);
-    assert_int_equal(connect_to(kept), 0);
+    assert_int_equal(keeper_start(2048), 0);
+    assert_int_equal(keeper_connect(kept), 0);
     assert_int_equal(gm_kept_take(kept), 0);
     assert_int_equal(count(kept, GM_KEPT_FRAME), 0);
 
@@ -270,7 +224,7 @@ static void test_hand_over(void **state)
     assert_hung_up(watch);
     gm_kept_drop(kept, GM_KEPT_FRAME, 1, 5);
     put(kept, GM_KEPT_FRAME, 6, 666);
-    assert_int_equal(connect_to(kept), 0);
+    assert_int_equal(keeper_connect(kept), 0);
     assert_int_equal(gm_kept_take(kept), 0);
     assert_int_equal(count(kept, GM_KEPT_FRAME), 1);
     assert_int_equal(gm_kept_next(kept, GM_KEPT_FRAME, 1, GM_NONE), 5);
@@ -291,8 +245,8 @@ static void test_full(void **state)
 {
     (void)state;
     uint64_t id;
-    stop();
-    start(320); /* room for three */
+    keeper_stop();
+    assert_int_equal(keeper_start(320), 0); /* room for three */
     struct gm_kept *kept = daemon_comes();
     assert_int_equal(gm_kept_room(kept), 3);
     const int fd = memory_of(1);
@@ -318,9 +272,9 @@ static void test_full(void **state)
     assert_int_equal(id, 44);
 
     /* A smaller one than the one before: it cannot take over, and is let go. */
-    stop();
-    start(318);
-    int error = connect_to(kept);
+    keeper_stop();
+    assert_int_equal(keeper_start(318), 0);
+    int error = keeper_connect(kept);
     assert_int_equal(error, -EMFILE);
     assert_false(gm_kept_is_connected(kept));
     daemon_dies(kept);
@@ -340,14 +294,14 @@ static void test_without(void **state)
     assert_int_equal(gm_kept_room(NULL), UINT32_MAX);
     assert_false(gm_kept_is_connected(NULL));
     gm_kept_close(NULL);
-    stop();
+    keeper_stop();
     assert_int_equal(gm_kept_open(&kept), 0);
     put(kept, GM_KEPT_FRAME, 4, 44);
     assert_int_equal(gm_kept_claim(kept, GM_KEPT_FRAME, 1, 4, &id), -1); /* its own */
     assert_int_equal(gm_kept_take(kept), -ENOTCONN);
     gm_kept_settle(kept);
-    start(2048);
-    assert_int_equal(connect_to(kept), 0);
+    assert_int_equal(keeper_start(2048), 0);
+    assert_int_equal(keeper_connect(kept), 0);
     daemon_dies(kept);
     kept = daemon_comes();
     assert_true(is_there(kept, GM_KEPT_FRAME, 4, 44));
@@ -368,7 +322,7 @@ static void test_few_files(void **state)
     const struct rlimit few = {before + 300, 4096}, many = {4096, 4096};
     setrlimit(RLIMIT_NOFILE, &few);
     assert_int_equal(gm_kept_open(&kept), 0);
-    assert_int_equal(connect_to(kept), 0);
+    assert_int_equal(keeper_connect(kept), 0);
     assert_int_equal(gm_kept_take(kept), -EMFILE);
     assert_int_equal(count(kept, GM_KEPT_FRAME), 0);
     assert_int_equal(files(), before + 1);

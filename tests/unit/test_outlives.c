@@ -26,8 +26,8 @@
 #include "daemon/memory/hostpool_adopt.h"
 #include "daemon/memory/stores.h"
 #include "daemon/memory/stores_adopt.h"
+#include "tests/unit/keeper_world.h"
 
-#define PATIENCE_MS 60000
 #define GPU 3u /* as which the frames are kept */
 #define WORDS 64u
 
@@ -36,9 +36,7 @@ static const struct gm_cuda cuda = {
 #include "daemon/memory/cuda.def"
 #undef GM_CUDA
 };
-static char folder[64], path[96];
 static uint64_t cap = 8 * GM_SLAB_BYTES; /* of pinned memory */
-static pid_t keeper;
 
 /* In a process whose end tells. */
 #define require(is)                                                                                \
@@ -49,43 +47,17 @@ static pid_t keeper;
         }                                                                                          \
     } while (0)
 
-static void start(rlim_t files)
-{
-    keeper = fork();
-    if (keeper == 0) {
-        const struct rlimit limit = {files, files};
-        setrlimit(RLIMIT_NOFILE, &limit);
-        execl(GM_KEEPER, "gpumux-keeper", "--socket", path, (char *)NULL);
-        _exit(127);
-    }
-    assert_true(keeper > 0);
-}
-
-static void stop(void)
-{
-    kill(keeper, SIGKILL);
-    waitpid(keeper, NULL, 0);
-}
-
 static int set_up(void **state)
 {
     (void)state;
-    strcpy(folder, "/tmp/gm-outlives.XXXXXX");
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/keeper.sock", folder);
-    start(1024);
     cap = 8 * GM_SLAB_BYTES;
-    return setenv("SIMCUDA_DIR", folder, 1);
+    return keeper_begin("outlives", 1024) == 0 ? setenv("SIMCUDA_DIR", folder, 1) : -1;
 }
 
 static int tear_down(void **state)
 {
-    char command[96];
     (void)state;
-    stop();
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command) == 0 ? 0 : -1;
+    return keeper_end();
 }
 
 /* ---- daemons ---- */
@@ -111,12 +83,7 @@ static void begin(void)
     require(cuDevicePrimaryCtxRetain(&one.context, device) == CUDA_SUCCESS);
     require(cuCtxSetCurrent(one.context) == CUDA_SUCCESS);
     require(gm_kept_open(&one.kept) == 0);
-    int error = -ENOENT;
-    for (int i = 0; (error == -ENOENT || error == -ECONNREFUSED) && i < PATIENCE_MS; i++) {
-        error = gm_kept_connect(one.kept, path);
-        usleep(1000);
-    }
-    require(error == 0);
+    require(keeper_connect(one.kept) == 0);
     require(gm_kept_take(one.kept) == 0);
     require(gm_frames_open(&one.frames, &cuda, device, 64) == 0);
     gm_frames_keep(&one.frames, one.kept, GPU);
@@ -280,8 +247,8 @@ static void makes_too_many(void)
 static void test_full(void **state)
 {
     (void)state;
-    stop();
-    start(340);
+    keeper_stop();
+    assert_int_equal(keeper_start(340), 0);
     daemon_is(makes_too_many);
 }
 
@@ -492,8 +459,8 @@ static void pins_too_many(void)
 static void test_pinned_full(void **state)
 {
     (void)state;
-    stop();
-    start(322);
+    keeper_stop();
+    assert_int_equal(keeper_start(322), 0);
     daemon_is(pins_too_many);
 }
 
