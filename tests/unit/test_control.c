@@ -59,53 +59,48 @@ static void test_status(void **state)
     expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (FREE)");
 }
 
+/* The document that answers LOG or TRACE: of that schema, by this process. The caller frees it. The
+ * body of the answer says how many bytes it has. */
+static cJSON *read_document(enum gm_msg_type type, const void *ask, enum gm_msg_type answer,
+                            int schema)
+{
+    int peer = connect_peer();
+    say_hello(peer, GM_ROLE_CONTROL);
+    assert_int_equal(gm_sock_send_message(peer, type, ask, NULL, 0, NULL, 0), 0);
+    turn(1);
+    const uint64_t *bytes = expect(peer, GM_SESSION_CONTROL, answer);
+    assert_int_equal(n_fds, 1);
+    char text[1024] = "";
+    assert_int_equal(pread(fds[0], text, sizeof text - 1, 0), *bytes);
+    close_fds();
+    close(peer);
+    cJSON *root = cJSON_Parse(text);
+    assert_non_null(root);
+    assert_int_equal(cJSON_GetObjectItem(root, "schema")->valuedouble, schema);
+    assert_int_equal(cJSON_GetObjectItem(root, "pid")->valuedouble, getpid());
+    assert_true(cJSON_IsNumber(cJSON_GetObjectItem(root, "started_s")));
+    return root;
+}
+
 static void test_log(void **state)
 {
     (void)state;
-    struct gm_msg_log ask = {.since = 8};
-    int peer = connect_peer();
-    say_hello(peer, GM_ROLE_CONTROL);
-    assert_int_equal(gm_sock_send_message(peer, GM_MSG_LOG, &ask, NULL, 0, NULL, 0), 0);
-    turn(1);
-    const struct gm_msg_log_is *body = expect(peer, GM_SESSION_CONTROL, GM_MSG_LOG_IS);
+    const struct gm_msg_log ask = {.since = 8};
+    cJSON *root = read_document(GM_MSG_LOG, &ask, GM_MSG_LOG_IS, 2);
     assert_int_equal(engine.since, 8);
-    assert_int_equal(n_fds, 1);
-    char text[1024] = "";
-    assert_int_equal(pread(fds[0], text, sizeof text - 1, 0), body->bytes);
-    close_fds();
-    cJSON *root = cJSON_Parse(text);
-    assert_non_null(root);
-    assert_int_equal(cJSON_GetObjectItem(root, "schema")->valuedouble, 2);
-    assert_int_equal(cJSON_GetObjectItem(root, "pid")->valuedouble, getpid());
-    assert_true(cJSON_IsNumber(cJSON_GetObjectItem(root, "started_s")));
     const cJSON *entry = cJSON_GetArrayItem(cJSON_GetObjectItem(root, "entries"), 0);
     assert_string_equal(cJSON_GetObjectItem(entry, "by")->valuestring, "4294967290");
     cJSON_Delete(root);
-    close(peer);
 }
 
 static void test_trace(void **state)
 {
     (void)state;
-    struct gm_msg_trace ask = {.since = 7};
-    int peer = connect_peer();
-    say_hello(peer, GM_ROLE_CONTROL);
-    assert_int_equal(gm_sock_send_message(peer, GM_MSG_TRACE, &ask, NULL, 0, NULL, 0), 0);
-    turn(1);
-    const struct gm_msg_trace_is *body = expect(peer, GM_SESSION_CONTROL, GM_MSG_TRACE_IS);
+    const struct gm_msg_trace ask = {.since = 7};
+    cJSON *root = read_document(GM_MSG_TRACE, &ask, GM_MSG_TRACE_IS, 1);
     assert_int_equal(engine.since, 7);
-    assert_int_equal(n_fds, 1);
-    char text[1024] = "";
-    assert_int_equal(pread(fds[0], text, sizeof text - 1, 0), body->bytes);
-    close_fds();
-    cJSON *root = cJSON_Parse(text);
-    assert_non_null(root);
-    assert_int_equal(cJSON_GetObjectItem(root, "schema")->valuedouble, 1);
-    assert_int_equal(cJSON_GetObjectItem(root, "pid")->valuedouble, getpid());
-    assert_true(cJSON_IsNumber(cJSON_GetObjectItem(root, "started_s")));
     assert_string_equal(cJSON_GetObjectItem(root, "text")->valuestring, "8 timer\n");
     cJSON_Delete(root);
-    close(peer);
 }
 
 /* All who ask for the same in one round get one document; and who has not read his answer is not
