@@ -12,23 +12,8 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/gm-containers.XXXXXX") || exit 2
 daemon=
 trap '[ -z "$daemon" ] || kill "$daemon" 2> /dev/null; pod rm -af -t 0 > /dev/null 2>&1; wait; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM HUP
-export GPUMUX_SOCKET="$work/run/gpumux.sock" SIMCUDA_DIR="$work/sim" SIMCUDA_MEMORY=1G
-export CONTAINERS_CONF="$work/containers.conf"
-ctl=$build/daemon/mux-ctl
-
-fail() {
-    echo "containers: FAILED: $*"
-    [ ! -f "$work/daemon.out" ] || tail -n 5 "$work/daemon.out"
-    exit 1
-}
-
-within() {
-    for try in $(seq 150); do
-        "$@" && return
-        sleep 0.2
-    done
-    return 1
-}
+export GPUMUX_SOCKET="$work/run/gpumux.sock" CONTAINERS_CONF="$work/containers.conf"
+. "$(dirname "$0")/sharing.sh"
 
 pod() {
     podman ${runtime:+--runtime "$runtime"} --root "$work/storage" --runroot "$work/runroot" "$@"
@@ -42,19 +27,7 @@ in_container() {
         -e LD_LIBRARY_PATH=/work "$@"
 }
 
-start_daemon() {
-    LD_LIBRARY_PATH=$build/tests/simcuda "$build/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 320M --pinned 512M \
-        --slice 300ms >> "$work/daemon.out" 2>&1 &
-    daemon=$!
-    within answers || fail "the daemon does not start"
-    chmod -R a+rwX "$work/sim" # simcuda's files are those of whoever comes first
-}
-
-answers() { "$ctl" ps -q > /dev/null 2>&1; }
-are_there() { [ "$("$ctl" ps -q | wc -l)" = "$1" ]; }
-
-chmod 755 "$work"
-mkdir "$work/run" "$work/sim" "$work/bin" "$work/storage" "$work/runroot"
+mkdir "$work/run" "$work/bin" "$work/storage" "$work/runroot"
 cp -P "$build"/tests/simcuda/*.so* "$build/tests/programs/gm_worker" "$work/bin"
 cat > "$CONTAINERS_CONF" << 'END_OF_CONF'
 [containers]
@@ -88,8 +61,7 @@ done
 for pid in $("$ctl" ps -q); do
     grep -q gm_worker "/proc/$pid/comm" || fail "pid $pid is not the program's out here"
 done
-wait $one && wait $two || fail "a program: $(cat "$work/1.out" "$work/2.out")"
-grep -h '^PASS .*mismatches=0 ' "$work/1.out" "$work/2.out"
+both_pass $one $two
 
 echo "# a container that is there before the daemon that its program meets"
 in_container preload-file --name long trial sleep 600 > /dev/null 2>&1 &

@@ -20,22 +20,9 @@ clean_up() {
 }
 trap clean_up EXIT
 trap 'exit 1' INT TERM HUP
-export SLURM_CONF="$work/slurm.conf" GPUMUX_SOCKET="$work/gpumux.sock" SIMCUDA_DIR="$work/sim" SIMCUDA_MEMORY=1G
+export SLURM_CONF="$work/slurm.conf" GPUMUX_SOCKET="$work/gpumux.sock"
+. "$(dirname "$0")/sharing.sh"
 worker=$build/tests/programs/gm_worker
-
-fail() {
-    echo "slurm: FAILED: $*"
-    tail -n 5 "$work"/*.log
-    exit 1
-}
-
-within() {
-    for try in $(seq 150); do
-        "$@" && return
-        sleep 0.2
-    done
-    return 1
-}
 
 # plugin ARGUMENT...: what plugstack.conf says of it.
 plugin() {
@@ -49,9 +36,8 @@ expect() {
     for line in "$@"; do grep -qxF -- "$line" "$file" || fail "no line \"$line\": $(cat "$file")"; done
 }
 
-chmod 755 "$work"
 mkdir -m 700 "$work/munge" "$work/state" "$work/spool"
-mkdir "$work/sim" && chmod 777 "$work/sim" && touch "$work/gpu0"
+touch "$work/gpu0"
 chmod 755 "$work/munge"
 dd if=/dev/urandom of="$work/munge/key" bs=128 count=1 2> /dev/null && chmod 600 "$work/munge/key"
 munged --force --foreground --key-file="$work/munge/key" --socket="$work/munge/socket" --pid-file="$work/munge/pid" \
@@ -83,27 +69,22 @@ PartitionName=all Nodes=$host Default=YES State=UP OverSubscribe=YES:8
 END_OF_CONF
 printf 'Name=gpu File=%s\nName=shard Count=8 File=%s\n' "$work/gpu0" "$work/gpu0" > "$work/gres.conf"
 plugin "library=$build/shim/libgpumux.so"
-LD_LIBRARY_PATH=$build/tests/simcuda "$build/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 320M --pinned 512M --slice 300ms \
-    > "$work/gpumuxd.log" 2>&1 &
-pids="$pids $!"
+start_daemon
+pids="$pids $daemon"
 within [ -S "$work/munge/socket" ] || fail "munged does not start"
-within [ -S "$GPUMUX_SOCKET" ] || fail "gpumuxd does not start"
 slurmctld && slurmd || fail "Slurm does not start"
 is_idle() { sinfo -h -o %T 2> /dev/null | grep -q idle; }
 within is_idle || fail "the node is not there"
-chmod -R a+rwX "$work/sim"
 
 echo "# srun --gres=shard:4 --gpumux=...: two jobs at once"
 export LD_LIBRARY_PATH="$build/tests/simcuda"
 srun --chdir=/ --gres=shard:4 --gpumux=class:interactive,group:g "$worker" --bytes 192M --seconds 6 > "$work/1.out" 2>&1 & one=$!
 setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups \
     srun --chdir=/ --gres=shard:4 --gpumux=class:batch,cap:128M "$worker" --bytes 192M --seconds 6 > "$work/2.out" 2>&1 & two=$!
-is_shared() { [ "$("$build/daemon/mux-ctl" ps -q | wc -l)" = 2 ]; }
-within is_shared || fail "two jobs do not share: $(cat "$work/1.out" "$work/2.out")"
-"$build/daemon/mux-ctl" ps --long | tee "$work/ps"
+within are_there 2 || fail "two jobs do not share: $(cat "$work/1.out" "$work/2.out")"
+"$ctl" ps --long | tee "$work/ps"
 grep -q ' interactive .*group g' "$work/ps" && grep -q " $user .* batch .*cap 128 MiB" "$work/ps" || fail "their settings: see above"
-wait $one && wait $two || fail "a job: $(cat "$work/1.out" "$work/2.out")"
-grep -h '^PASS .*mismatches=0 ' "$work/1.out" "$work/2.out"
+both_pass $one $two
 
 echo "# sbatch, and its steps"
 cat > "$work/job" << 'END_OF_JOB'
