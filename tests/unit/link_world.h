@@ -1,5 +1,5 @@
 /*
- * What surrounds the shim in test_link.c and test_queries.c: the driver, function pointers that
+ * What surrounds the shim in test_link*.c and test_queries.c: the driver, function pointers that
  * keep count; the daemon, a listening socket that the test answers step by step; and the program,
  * threads that call handlers. Included by each of them, which need not use all of it. Everything
  * here checks with CHECK, which ends the scenario's process.
@@ -778,6 +778,14 @@ static CUresult submit(void)
 }
 
 /* ---- running a scenario ---- */
+
+static int open_fds(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
 
 static void run(void (*scenario)(void))
 {

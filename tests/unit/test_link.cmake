@@ -6,4 +6,4 @@ target_compile_definitions(${GM_TEST} PRIVATE __CUDA_API_VERSION_INTERNAL)
 foreach(name put take release expect arrive miss sums taken lose hold)
   target_link_options(${GM_TEST} PRIVATE -Wl,--wrap=gm_freed_${name})
 endforeach()
-set_tests_properties(${GM_TEST_NAME} PROPERTIES COST 50) # it waits out what the shim is patient for
+set_tests_properties(${GM_TEST_NAME} PROPERTIES COST 20) # it waits out what the shim is patient for
