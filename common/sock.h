@@ -7,6 +7,7 @@
 #ifndef GM_COMMON_SOCK_H
 #define GM_COMMON_SOCK_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -41,6 +42,13 @@ int gm_sock_connect_any(char *path, size_t size);
  * non-blocking socket that is full. Atomic: all or nothing. Safe from several threads.
  */
 int gm_sock_send(int fd, const void *bytes, size_t length, const int *fds, int n_fds);
+
+/* What gm_sock_send said means: try again later. Nobody reads, or the kernel has no memory for more
+ * now. */
+static inline bool gm_sock_is_full(int error)
+{
+    return error == -EAGAIN || error == -ENOBUFS || error == -ENOMEM;
+}
 
 /*
  * Receive one message into `buffer`. Returns its length, 0 at the end of the connection, -errno

@@ -330,7 +330,7 @@ void gm_greet_more(int fd)
 {
     while (gm_greet_length > 0) {
         const int error = gm_sock_send(fd, gm_greet_buffer, gm_greet_length, NULL, 0);
-        if (error == -EAGAIN || error == -ENOBUFS || error == -ENOMEM)
+        if (gm_sock_is_full(error))
             return;
         gm_greet_length = 0;
         if (error != 0)

@@ -41,8 +41,7 @@ typedef uint32_t gm_greet_list(uint32_t *cursor, struct gm_holds_entry *entries,
 /* Link thread: connect again. Returns a non-blocking socket, or -errno. */
 int gm_greet_connect(void);
 
-/* Link thread: begin with REJOIN, whose app and nonce are filled in, and what `list`
- * says. */
+/* Link thread: begin with REJOIN, whose app and nonce are filled in, and what `list` says. */
 void gm_greet_again(int fd, const struct gm_msg_rejoin *rejoin, gm_greet_list *list);
 /* ... and go on with it when the socket has room. */
 void gm_greet_more(int fd);
@@ -58,8 +57,9 @@ enum gm_link_event gm_greet_hear(int fd, char *why, size_t why_size);
 /* The number of the newest CLOSE when WELCOME came again, before any thread could see that page. */
 uint64_t gm_greet_epoch(void);
 
-/* Unmap the pages; the forked child, or a boot that fails: close what is open. */
+/* A boot that fails: unmap the pages. */
 void gm_greet_shut(void);
+/* Close the lifeline: in a forked child, after a loss for good, or as a boot fails. */
 void gm_greet_close(void);
 
 #endif

@@ -5,13 +5,12 @@
  * The daemon is trusted with this program's memory, not with its life: a message that does not
  * decode or makes no sense counts as a lost connection.
  *
- * The daemon is lost when its socket hangs up, and by nothing else. If somebody still has this
+ * The daemon is lost when the connection is, and by nothing else. If somebody still has this
  * program's memory, it is lost for now: comeback.h. Nothing changes for the program until another
  * daemon has taken it over. Then both agree on what is mapped before the gate opens.
  *
- * A daemon that is stopped, or slow,
- * is waited for, however long. It gives a sign each second (gm_ctl.beat); the log says when it
- * gives none, and when it does again.
+ * A daemon that is stopped, or slow, is waited for, however long. It gives a sign each second
+ * (gm_ctl.beat); the log says when it gives none, and when it does again.
  *
  * After a loss for good, a program whose gate is open runs on without a gate, and so does one whose
  * gate is closed but from which nothing was taken yet. If its data is elsewhere, or on its way
@@ -57,7 +56,7 @@ struct gm_link_calls {
     /* For REJOIN. */
     gm_greet_list *holds;
 
-    /* After a loss: is all of the program's memory mapped? Unmap all that is. */
+    /* After a loss for good: is all of the program's memory mapped? Unmap all that is. */
     bool (*is_whole)(void);
     void (*forget)(void);
 
@@ -65,12 +64,12 @@ struct gm_link_calls {
     enum gm_park_outcome (*hold)(void);
     void (*resume)(void);
 
-    /* TIMESLICE. 0 or -errno. Also after a loss, with 0. */
+    /* TIMESLICE. 0 or -errno. Also after a loss for good, with 0. */
     int (*timeslice)(uint64_t us);
 
     /* TAKEN: the daemon took the spare at `va`. False: there is no such spare. */
     bool (*taken)(uint64_t va);
-    /* The daemon is lost. */
+    /* The daemon is lost for good. */
     void (*lost)(void);
 
     /* Start or stop marking in these words (windows.h; NULL: they could not be had); also in a

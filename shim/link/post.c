@@ -52,12 +52,6 @@ int gm_post_fd(void)
     return gm_post_socket;
 }
 
-/* The socket is full: the daemon does not read now, or the kernel has no memory for more. */
-static bool gm_post_is_full(int error)
-{
-    return error == -EAGAIN || error == -ENOBUFS || error == -ENOMEM;
-}
-
 /* With the lock: keep a message until the socket has room. 0 or -errno. */
 static int gm_post_keep(enum gm_msg_type type, const void *body)
 {
@@ -86,7 +80,7 @@ void gm_post_send(enum gm_msg_type type, const void *body)
     const bool is_first = gm_post_letters == NULL;
     if (is_first)
         error = gm_sock_send_message(gm_post_socket, type, body, NULL, 0, NULL, 0);
-    const bool is_kept = gm_post_is_full(error);
+    const bool is_kept = gm_sock_is_full(error);
     if (is_kept && gm_post_is_open)
         error = gm_post_keep(type, body);
     gm_unlock(&gm_post_lock);
@@ -132,7 +126,7 @@ bool gm_post_flush(void)
         gm_post_drop();
     }
     gm_unlock(&gm_post_lock);
-    return error == 0 || gm_post_is_full(error);
+    return error == 0 || gm_sock_is_full(error);
 }
 
 void gm_post_cut(void)

@@ -199,7 +199,7 @@ static CUresult gm_link_release(void *argument)
     return gm_request_calls->release(range->va, range->bytes);
 }
 
-/* FREE or SHUT: by the daemon, or here after a loss. */
+/* FREE or SHUT: by the daemon, or here after a loss for good. */
 static int gm_link_give_back(struct gm_request *request, uint64_t va, uint64_t bytes)
 {
     request->bytes = bytes;

@@ -22,9 +22,9 @@
 
 /* Whom the link thread calls for a request, without a lock. */
 struct gm_request_calls {
-    /* After a loss: unmap a range that is freed. */
+    /* After a loss for good: unmap a range that is freed. */
     CUresult (*release)(uint64_t va, uint64_t bytes);
-    /* The answer to gm_link_alloc_ahead: 0, a CUresult, or -ENOTCONN if the daemon is lost. */
+    /* The answer to gm_link_alloc_ahead: 0, a CUresult, or -ENOTCONN: no daemon will answer. */
     void (*ahead_came)(uint64_t va, uint64_t bytes, int result);
 };
 
@@ -76,9 +76,9 @@ int gm_link_alloc(uint64_t va, uint64_t bytes, uint32_t gpu);
  * then the range is in use; it stays reserved for good, so that nobody has to wait. */
 #define GM_LINK_LATER INT32_MAX
 
-/* Unmap and forget the chunks of [va, va + bytes): by the daemon, or here after a loss. The GPU
- * must be done with them. Returns 0, GM_LINK_LATER or a CUresult; after 0 nothing is mapped in the
- * range. */
+/* Unmap and forget the chunks of [va, va + bytes): by the daemon, or here after a loss for good.
+ * The GPU must be done with them. Returns 0, GM_LINK_LATER or a CUresult; after 0 nothing is mapped
+ * in the range. */
 int gm_link_free(uint64_t va, uint64_t bytes);
 
 /* Share the allocation at `va`; call it inside the gate. Returns 0 with *shared, a CUresult from
@@ -92,7 +92,7 @@ int gm_link_share(uint64_t va, struct gm_msg_shared *shared);
  */
 int gm_link_open_share(uint64_t va, const struct gm_share_name *name);
 
-/* Unmap it: by the daemon, or here after a loss. Returns as gm_link_free. */
+/* Unmap it: by the daemon, or here after a loss for good. Returns as gm_link_free. */
 int gm_link_shut_share(uint64_t va, uint64_t bytes);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * A list, and a pair of sockets that wakes the link thread. No eventfd: the program may close fds
  * that it does not know and reuse the number for a file of its own, and a send to that fails, but a
- * write would not. After a loss the link thread waits on a condition.
+ * write would not. After a loss for good the link thread waits on a condition.
  */
 #include "shim/link/work.h"
 

@@ -1,7 +1,7 @@
 /*
  * Work for the link thread, which alone may touch the mapper (map/mapper.h). Any thread puts work
  * on a list and waits for its result. The link thread does it between two messages of the daemon,
- * and after the daemon is lost.
+ * and while there is no daemon.
  *
  * Owns the list and the sockets that wake the link thread. Calls files and the work itself.
  */
@@ -27,7 +27,7 @@ void gm_work_knock(void);
 int gm_work_fd(void);
 void gm_work_some(void);
 
-/* Link thread: the daemon is lost. Do work for ever. */
+/* Link thread: the daemon is lost for good. Do work for ever. */
 _Noreturn void gm_work_forever(void);
 
 #endif
