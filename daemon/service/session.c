@@ -246,27 +246,29 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
 
 /* ---- settings and trims ---- */
 
+/* False: its user sets too much, says `text`. */
+static bool may_set(const struct gm_session *session, char *text, size_t size)
+{
+    if (gm_bound_may_set(session->user, gm_now()))
+        return true;
+    snprintf(text, size, "%d settings of this user in a second: try again in a second",
+             GM_SETTINGS_A_SECOND);
+    return false;
+}
+
 static void set(struct gm_session *session, const struct gm_msg_set *body)
 {
     struct gm_msg_set_is answer = {.is_refused = 1};
-    if (gm_bound_may_set(session->user, gm_now()))
+    if (may_set(session, answer.text, sizeof answer.text))
         gm_control_set(session->all->control, session->uid, session->is_admin, body, &answer);
-    else
-        snprintf(answer.text, sizeof answer.text,
-                 "%d settings of this user in a second: try again in a second",
-                 GM_SETTINGS_A_SECOND);
     gm_session_send(session, GM_MSG_SET_IS, &answer, NULL, 0, NULL, 0);
 }
 
 static void forget(struct gm_session *session, const struct gm_msg_forget *body)
 {
     struct gm_msg_forgotten answer = {.is_refused = 1};
-    if (gm_bound_may_set(session->user, gm_now()))
+    if (may_set(session, answer.text, sizeof answer.text))
         gm_control_forget(session->all->control, session->uid, session->is_admin, body, &answer);
-    else
-        snprintf(answer.text, sizeof answer.text,
-                 "%d settings of this user in a second: try again in a second",
-                 GM_SETTINGS_A_SECOND);
     gm_session_send(session, GM_MSG_FORGOTTEN, &answer, NULL, 0, NULL, 0);
 }
 
@@ -615,7 +617,8 @@ static void on_timer(uv_timer_t *timer)
     switch (session->state) {
     case GM_SESSION_NEW:
         /* It may have stood still meanwhile: a program that comes back tries again. */
-        gm_session_end(session, GM_REFUSE_FULL, "no HELLO within 5 s");
+        gm_session_end(session, GM_REFUSE_FULL,
+                       session->rejoining ? "not all HOLDS within 5 s" : "no HELLO within 5 s");
         return;
     case GM_SESSION_CONTROL:
         if (session->answer_by)

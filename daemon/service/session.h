@@ -12,8 +12,9 @@
  * slowed, whose connections or unread messages are too many is cut, and the log names the user once
  * a minute.
  *
- * A session is NEW until HELLO, then APP (joined to the engine) or CONTROL. It ends when the peer
- * closes, breaks the protocol or stays silent too long, or by gm_session_end (session_output.h).
+ * A session is NEW until HELLO, or the last HOLDS of a program that comes back; then APP (joined to
+ * the engine) or CONTROL. It ends when the peer closes, breaks the protocol or stays silent too
+ * long, or by gm_session_end (session_output.h).
  */
 #ifndef GM_DAEMON_SERVICE_SESSION_H
 #define GM_DAEMON_SERVICE_SESSION_H

@@ -22,7 +22,7 @@
 
 #define GM_NO_APP UINT32_MAX
 #define GM_SESSION_OTHERS 4u         /* one user gets all but a quarter of all places */
-#define GM_SESSION_PATIENCE_MS 5000u /* until HELLO; mux-ctl: until its next question */
+#define GM_SESSION_PATIENCE_MS 5000u /* while NEW; mux-ctl: until its next question */
 #define GM_SESSION_RETRY_MS 10u /* the kernel lacks room for messages or fds; TRIM is under way */
 
 /* A queued message; its fds are duplicates. */
@@ -59,7 +59,7 @@ struct gm_session {
     TAILQ_ENTRY(gm_session) stand; /* in all->line or all->asking */
     enum gm_stands stands;
     struct gm_msg_log asked; /* ASKING: for the log, or trace, since then, ... */
-    enum gm_msg_type answer; /* ... or for the status */
+    enum gm_msg_type answer; /* ... or for the status: the message that answers */
     struct gm_bound *user;
     uv_poll_t poll;
     uv_timer_t timer; /* patience while NEW or CONTROL, retry while APP or trimming */
@@ -78,7 +78,7 @@ struct gm_session {
     bool is_starting;               /* it waits until a GPU has room for it */
     bool is_sharing;                /* it is to share by MPS */
     bool has_own_mps;               /* ... and has one that its user runs */
-    uint32_t part;                  /* ... of them, in thousandths; 0: all */
+    uint32_t part;                  /* ... of the multiprocessors, in thousandths; 0: all */
     bool is_told;                   /* that its answer takes a while */
     struct gm_joining *joining;     /* it waits until MPS has started; NULL: it does not */
     struct gm_rejoining *rejoining; /* NULL: it is not one */
