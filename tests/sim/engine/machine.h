@@ -11,7 +11,7 @@
  *   stores.c     paged memory and disk, with the copies from and to them
  *   uv.c         libuv: the timer, the worker, the end of a process
  *   system.c     the clock, limits, the claim, system calls
- *   program.c    programs with their shims: they answer, work, allocate, share, stop and die; on
+ *   program*.c   programs with their shims: they answer, work, allocate, share, stop and die; on
  *                one GPU or both, by themselves or in a group whose members wait for one another
  *   scenario.c   one seed: the machine's size, who comes and goes, settings, the end
  *   jobs.c       beside the seeds: jobs of several programs on several GPUs
@@ -287,7 +287,7 @@ struct program {
     uint32_t begun_hidden[GPUS];    /* one that began after it had said so in it */
 };
 
-/* program.c */
+/* program*.c */
 void program_start(struct program *program, bool has_executed);
 void program_die(struct program *program);
 void program_leave(struct program *program); /* end itself well */
@@ -300,7 +300,7 @@ int program_send(struct gm_session *session, enum gm_msg_type type, const void *
 void program_end(struct gm_session *session, enum gm_refusal reason, const char *text);
 enum gm_why program_stop(pid_t pid);
 int program_keep(struct gm_session *session); /* gm_engine_outlet.keep */
-/* deaths.c: the daemon is dead; and another one is there. */
+/* program_again.c: the daemon is dead; and another one is there. */
 void programs_lose(void);
 void programs_try_again(void);
 #define PROGRAM_BASE 0x7f0000000000ull
@@ -485,7 +485,7 @@ void deaths_program_ended(const struct program *p);
 int deaths_run(uint64_t n, uint64_t from, bool goes_on);
 void scenario_run_deaths(uint64_t seed, bool is_verbose);
 
-/* program.c: two run together from now on, as the daemon says. */
+/* program_team.c: two run together from now on, as the daemon says. */
 void program_unite(const struct program *p, const struct program *owner);
 /* Somebody runs with it. */
 bool program_has_team(const struct program *p);
@@ -532,7 +532,7 @@ void sleepers_run(void);
 /* evicts.c */
 void evicts_run(void);
 
-/* program.c, for jobs.c: it has all the memory that it is to have. */
+/* program_asks.c, for jobs.c: it has all the memory that it is to have. */
 bool program_has_all(const struct program *p);
 /* One opens a small piece of the other: a step of that. True: it has. */
 bool program_meet(struct program *owner, struct program *opener);
