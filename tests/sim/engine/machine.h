@@ -17,7 +17,7 @@
  *   jobs.c       beside the seeds: jobs of several programs on several GPUs
  *   turns.c      beside the seeds: how much of the GPU's time is used in turns
  *   events.c     what the engines tell: every change of a state has a row; wrong events are planted
- *   checks.c     what must hold after every step
+ *   checks*.c    what must hold after every step
  *   stays.c      ... and what working sets must not cost
  *   ledger.c     ... and that a new daemon would find all memory, wherever this one dies
  *   deaths.c     beside the seeds: it dies, and another one comes
