@@ -239,6 +239,28 @@ static void test_rejoin_of_others(void **state)
     assert_int_equal(gm_sessions_apps(sessions), 0);
 }
 
+/* Who began last has had all the time that there is. */
+static void expire(void)
+{
+    struct gm_session *last = TAILQ_LAST(&sessions->living, gm_session_list);
+    sessions->on_timer(&last->timer);
+    turn(2);
+}
+
+static void test_late(void **state)
+{
+    struct gm_msg_rejoin body = expect_program();
+    (void)state;
+    int peer = connect_peer();
+    expire();
+    expect_refused(peer, GM_REFUSE_FULL, "no HELLO within 5 s");
+    peer = say_rejoin(&body);
+    say_holds(peer, 0, 1, false);
+    expire();
+    expect_refused(peer, GM_REFUSE_FULL, "not all HOLDS within 5 s"); /* it may try again */
+    assert_int_equal(engine.joins, 0);
+}
+
 static void test_versions(void **state)
 {
     struct gm_msg_hello hello = {.role = GM_ROLE_APP, .name = "tester"};
@@ -794,6 +816,7 @@ int main(void)
         SESSION(test_rejoin_of_others),
         SESSION(test_rejoin_again),
         SESSION(test_hello_of_lost),
+        SESSION(test_late),
         SESSION(test_versions),
         SESSION(test_bad_messages),
         SESSION(test_imported),
