@@ -171,8 +171,8 @@ static const char *place_in_frame(struct gm_table *table, uint32_t chunk, uint32
     return NULL;
 }
 
-/* Its copy out did not end. Its app has unmapped it, and may have mapped the frame for another chunk
- * since, as any app may: who has it is as the ledger says. */
+/* Its copy out did not end. Its app has unmapped it, and may have mapped the frame for another
+ * chunk since, as any app may: who has it is as the ledger says. */
 static const char *place_leaving(struct gm_table *table, const struct gm_adoption *adoption,
                                  uint32_t chunk, const struct gm_ledger_place *place)
 {

@@ -219,8 +219,8 @@ static inline bool gm_table_is_held(const struct gm_table *table, uint32_t frame
     return is_held;
 }
 
-/* A frame on the GPU that an app may have mapped which has yet to come back, though what is in it is
- * not what it has there: data of another, nobody's, or a chunk of its own that leaves (it has
+/* A frame on the GPU that an app may have mapped which has yet to come back, though what is in it
+ * is not what it has there: data of another, nobody's, or a chunk of its own that leaves (it has
  * unmapped that, and may have mapped the frame for its next one). Nobody else gets it before. */
 static inline bool gm_table_is_awaited(const struct gm_table *table, uint32_t index)
 {

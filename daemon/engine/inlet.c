@@ -22,10 +22,10 @@ static int enter(struct gm_engine *engine, const struct gm_input *input)
     const int result = gm_engine_step(engine, gm_now(), input);
     const uint64_t ns = gm_engine_take_deciding(engine);
     if (ns > 0)
-        gm_engine_emit(engine,
-                       &(struct gm_event){.kind = GM_EVENT_DECIDED,
-                                          .app = GM_NONE,
-                                          .decided = {.ns = ns, .pass_ns = gm_stopwatch() - begin}});
+        gm_engine_emit(
+            engine, &(struct gm_event){.kind = GM_EVENT_DECIDED,
+                                       .app = GM_NONE,
+                                       .decided = {.ns = ns, .pass_ns = gm_stopwatch() - begin}});
     return result;
 }
 

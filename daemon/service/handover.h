@@ -1,8 +1,9 @@
 /*
  * What a daemon leaves to the next one, as one word: the oldest version of the protocol that it
  * speaks, and the versions of what it shares with programs, of both ledgers and of the keeper. A
- * daemon takes over from one that has the same word: what programs speak, it speaks. `gpumuxd --version` and the status say it, and packages compare it before
- * they start a new daemon in the place of the old one.
+ * daemon takes over from one that has the same word: what programs speak, it speaks. `gpumuxd
+ * --version` and the status say it, and packages compare it before they start a new daemon in the
+ * place of the old one.
  */
 #ifndef GM_DAEMON_SERVICE_HANDOVER_H
 #define GM_DAEMON_SERVICE_HANDOVER_H

@@ -575,8 +575,8 @@ static void test_groups(void **state)
     assert_int_equal(gm_groups_find(&machine.groups, "g", 1001, &group, why, sizeof why), -EPERM);
 }
 
-/* One that the ledger of programs does not know ends with what it had on the GPU, and closes nobody's
- * file. */
+/* One that the ledger of programs does not know ends with what it had on the GPU, and closes
+ * nobody's file. */
 static void test_ended(void **state)
 {
     struct gm_client *client;
@@ -781,8 +781,7 @@ int main(void)
         TEST(groups),      TEST(epochs),     TEST(number_used_again),
         TEST(gpu_lost),    TEST(states),     TEST(tries),
         TEST(replaced),    TEST(twice),      TEST(another_users),
-        TEST(not_awaited), TEST(rest_stays),
-        TEST(ended),
+        TEST(not_awaited), TEST(rest_stays), TEST(ended),
         TEST(lies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

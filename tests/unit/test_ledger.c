@@ -242,8 +242,8 @@ static void test_mapper(void **state)
     assert_string_equal(read_it(9), "a chunk is in a frame that it cannot have");
 }
 
-/* A copy out that did not end, and its own program has been told to map the frame for another chunk:
- * nobody has it before that program has come back, and says so to the next daemon, too. */
+/* A copy out that did not end, and its own program has been told to map the frame for another
+ * chunk: nobody has it before that program has come back, and says so to the next daemon, too. */
 static void test_own_mapper(void **state)
 {
     (void)state;
@@ -278,8 +278,8 @@ static void test_own_mapper(void **state)
     assert_null(gm_table_check(made));
 }
 
-/* The chunk's program ends while another one, which has yet to come back, may have the frame mapped:
- * it serves nobody before, though that one does not answer. */
+/* The chunk's program ends while another one, which has yet to come back, may have the frame
+ * mapped: it serves nobody before, though that one does not answer. */
 static void test_mapper_is_silent(void **state)
 {
     (void)state;
@@ -305,8 +305,8 @@ static void test_mapper_is_silent(void **state)
         assert_int_equal(made->frames[frame].mapper, is_back ? GM_NONE : 1);
         assert_null(gm_table_check(made));
     }
-    /* The program that had it mapped is cut off and goes on, and so the daemon condemns the frame. The
-     * next one finds the chunk there, and knows who may have it mapped. */
+    /* The program that had it mapped is cut off and goes on, and so the daemon condemns the frame.
+     * The next one finds the chunk there, and knows who may have it mapped. */
     assert_true(gm_table_condemn_frame(table, frame, GM_NONE));
     assert_null(read_it(8));
     assert_int_equal(made->frames[frame].chunk, 0);
