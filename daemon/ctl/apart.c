@@ -67,15 +67,17 @@ static bool start(struct mux_apart *apart)
 }
 
 /* Its answer by then. */
-static bool hear(const struct mux_apart *apart, uint64_t until)
+static bool hear(struct mux_apart *apart, uint64_t until)
 {
     struct pollfd end = {.fd = apart->fd, .events = POLLIN};
     unsigned char what;
     for (;;) {
         const uint64_t now = gm_now();
         const int n = poll(&end, 1, now < until ? (int)((until - now) / GM_MS) + 1 : 0);
-        if (n > 0)
-            return read(apart->fd, &what, 1) == 1;
+        if (n > 0) {
+            apart->has_ended = read(apart->fd, &what, 1) != 1;
+            return !apart->has_ended;
+        }
         if (n == 0 || errno != EINTR)
             return false;
     }
@@ -88,13 +90,19 @@ bool mux_apart_do(struct mux_apart *apart, unsigned char what, uint64_t limit)
         apart->is_late = false;
         apart->pid = 0;
     }
-    if (apart->is_late || (apart->pid == 0 && !start(apart)))
+    apart->has_ended = false;
+    if (apart->is_late)
         return false;
-    if (send(apart->fd, &what, 1, MSG_NOSIGNAL) == 1 && hear(apart, until))
+    apart->has_ended = apart->pid == 0 && !start(apart);
+    if (apart->has_ended)
+        return false;
+    apart->has_ended = send(apart->fd, &what, 1, MSG_NOSIGNAL) != 1;
+    if (!apart->has_ended && hear(apart, until))
         return true;
     kill(apart->pid, SIGKILL);
     close(apart->fd);
     apart->is_late = true;
-    apart->memory = NULL; /* left to it */
+    munmap(apart->memory, apart->size); /* what it still writes nobody reads */
+    apart->memory = NULL;
     return false;
 }

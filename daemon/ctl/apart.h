@@ -17,10 +17,11 @@
 struct mux_apart {
     void (*work)(unsigned char what, void *memory);
     size_t size;  /* of the memory that both have */
-    void *memory; /* NULL: none yet. Of one that was late: it may still write there */
+    void *memory; /* NULL: none yet */
     pid_t pid;    /* 0: there is no process */
     int fd;       /* to it, while it is not late */
     bool is_late;
+    bool has_ended; /* the last one that did not do its work: it had ended, or there was none */
 };
 
 /* The memory that both have, all zero at first; NULL: there is none left. Its place is another one

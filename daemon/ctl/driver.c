@@ -261,8 +261,8 @@ const char *mux_ask_processes(const char *uuid, struct mux_gpu *gpu)
         return "NVML does not answer";
     snprintf(asked->gpu.uuid, sizeof asked->gpu.uuid, "%s", uuid);
     if (!mux_apart_do(&apart, ASK_PROCESSES, NVML_NS)) {
-        silent_until = gm_now() + SILENT_NS;
-        return "NVML does not answer";
+        silent_until = apart.has_ended ? 0 : gm_now() + SILENT_NS;
+        return apart.has_ended ? "NVML ends whoever asks it" : "NVML does not answer";
     }
     *gpu = asked->gpu;
     return asked->is_said ? NULL : "NVML does not say";
@@ -273,13 +273,16 @@ void mux_ask_driver(struct mux_driver *driver)
     struct asked *asked = mux_apart_memory(&apart);
     memset(driver, 0, sizeof *driver);
     if (!asked || !mux_apart_do(&apart, ASK_CUDA, CUDA_NS)) {
-        driver->is_loaded = driver->is_silent = true;
-        snprintf(driver->why, sizeof driver->why, "it does not answer");
+        driver->is_loaded = true;
+        driver->is_silent = !apart.has_ended;
+        snprintf(driver->why, sizeof driver->why, "%s",
+                 apart.has_ended ? "it ends the program that starts it" : "it does not answer");
         return;
     }
     *driver = asked->driver;
     if (mux_apart_do(&apart, ASK_NVML, NVML_NS))
         *driver = asked->driver;
     else
-        snprintf(driver->no_nvml, sizeof driver->no_nvml, "NVML does not answer");
+        snprintf(driver->no_nvml, sizeof driver->no_nvml, "%s",
+                 apart.has_ended ? "NVML ends whoever asks it" : "NVML does not answer");
 }

@@ -87,12 +87,12 @@ static int ask_plain(struct gm_keeper *keeper, struct gm_keeper_message *message
     return lose(keeper);
 }
 
-bool gm_keeper_place(const char *socket, char path[GM_KEEPER_PATH])
+bool gm_keeper_place(const char *socket, bool is_beside, char path[GM_KEEPER_PATH])
 {
     static const char own[] = "/gpumux/";
     const char *slash = strrchr(socket, '/'), *name = slash ? slash + 1 : socket;
     const size_t n = (size_t)(name - socket), n_own = sizeof own - 1;
-    const bool is_own = n >= n_own && strncmp(name - n_own, own, n_own) == 0;
+    const bool is_own = is_beside && n >= n_own && strncmp(name - n_own, own, n_own) == 0;
     const int length = snprintf(path, GM_KEEPER_PATH, "%.*s-keeper/%s",
                                 (int)(is_own ? n - 1 : strlen(socket)), socket, name);
     return length >= 0 && (size_t)length < GM_KEEPER_PATH;

@@ -23,10 +23,10 @@ struct gm_keeper {
 
 /* Where the keeper of the daemon at `socket` listens: under the name of that socket, in a folder
  * that only this user can enter: DIR-keeper for sockets in a folder DIR called gpumux, which
- * containers have mounted and see all of; else SOCKET-keeper. False: that is longer than a socket's
- * path may be.
+ * containers have mounted and see all of, unless the caller says that there cannot be one; else
+ * SOCKET-keeper. False: that is longer than a socket's path may be.
  */
-bool gm_keeper_place(const char *socket, char path[GM_KEEPER_PATH]);
+bool gm_keeper_place(const char *socket, bool is_beside, char path[GM_KEEPER_PATH]);
 
 /* Be its daemon. 0, or -errno: -ENOENT or -ECONNREFUSED, there is none; -EPERM, it is neither
  * root's nor this user's; -ENOTCONN, see above. */

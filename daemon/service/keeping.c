@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -90,16 +91,42 @@ static bool is_nobody(int error)
     return error == -ENOENT || error == -ENOTDIR || error == -ECONNREFUSED;
 }
 
+/* It is no keeper of this daemon's user: where others may make files, anything may lie there. */
+static bool is_foreign(int error)
+{
+    return error == -EPERM || error == -EACCES || error == -ELOOP || error == -EPROTOTYPE;
+}
+
+/* Whether the folder of `path` is this user's, or could be made. */
+static bool can_be_there(const char *path)
+{
+    char folder[GM_KEEPER_PATH];
+    struct stat is;
+    snprintf(folder, sizeof folder, "%s", path);
+    *strrchr(folder, '/') = '\0';
+    if (lstat(folder, &is) == 0)
+        return is.st_uid == geteuid();
+    char *slash = strrchr(folder, '/');
+    if (!slash)
+        return access(".", W_OK | X_OK) == 0;
+    slash[slash == folder] = '\0'; /* the root stays */
+    return access(folder, W_OK | X_OK) == 0;
+}
+
 /* As gm_keeping_begin. */
 static int reach(struct gm_keeping *keeping, char *why, size_t size)
 {
     const struct timespec pause = gm_timespec(LOOK_NS);
     const uint64_t until = gm_now() + START_NS;
+    const char *at = keeping->path;
     int error = gm_kept_connect(keeping->kept, keeping->path);
     if (is_nobody(error)) {
         const int at_former = gm_kept_connect(keeping->kept, keeping->former);
-        if (!is_nobody(at_former)) /* it holds what there is, until it ends */
+        if (!is_nobody(at_former) &&
+            !is_foreign(at_former)) { /* it holds what there is, until it ends */
             error = at_former;
+            at = keeping->former;
+        }
     }
     if (is_nobody(error)) {
         const int none = start(keeping);
@@ -115,8 +142,7 @@ static int reach(struct gm_keeping *keeping, char *why, size_t size)
         }
     }
     if (error)
-        snprintf(why, size, "gpumux-keeper at %s cannot be spoken to: %s", keeping->path,
-                 strerror(-error));
+        snprintf(why, size, "gpumux-keeper at %s cannot be spoken to: %s", at, strerror(-error));
     return error;
 }
 
@@ -124,7 +150,8 @@ int gm_keeping_begin(struct gm_keeping *keeping, struct gm_kept *kept, const cha
                      char *why, size_t size)
 {
     *keeping = (struct gm_keeping){.kept = kept, .watched = -1};
-    if (!gm_keeper_place(socket, keeping->path)) {
+    if (!gm_keeper_place(socket, true, keeping->path) ||
+        (!can_be_there(keeping->path) && !gm_keeper_place(socket, false, keeping->path))) {
         snprintf(why, size, "the path of the socket is too long for that of a gpumux-keeper");
         keeping->path[0] = '\0';
         keeping->is_complaining = true;

@@ -377,7 +377,7 @@ static void begin(struct server *server)
         return;
     }
     if (geteuid() == 0 && gm_mps_missing_helper()) {
-        snprintf(why, sizeof why, "%s of util-linux is missing: it cannot be started as its user",
+        snprintf(why, sizeof why, "%s is missing: it cannot be started as its user",
                  gm_mps_missing_helper());
         give_up(server, why);
         return;

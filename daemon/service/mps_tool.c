@@ -15,8 +15,9 @@
 
 /* ---- processes ---- */
 
-/* Tools of util-linux, by which root's daemon starts programs as a user. */
-static const char *helpers[] = {"/usr/bin/choom", "/usr/bin/prlimit", "/usr/bin/setpriv"};
+/* Tools of coreutils and util-linux, by which root's daemon starts programs as a user. */
+static const char *helpers[] = {"/usr/bin/choom", "/usr/bin/prlimit", "/usr/bin/setpriv",
+                                "/usr/bin/nice"};
 
 const char *gm_mps_missing_helper(void)
 {
@@ -46,11 +47,19 @@ static int oom_score(void)
     return n > 0 && atoi(text) > 0 ? atoi(text) : 0;
 }
 
+/* What makes the daemon's niceness an ordinary one, if it is better than that. */
+static int more_nice(void)
+{
+    const int own = getpriority(PRIO_PROCESS, 0);
+    return own < 0 ? -own : 0;
+}
+
 int gm_mps_spawn(const struct gm_mps_user *user, uv_process_t *process, uv_exit_cb on_exit,
                  const char *const *program, int in, int out)
 {
     char path[PATH_MAX], libraries[PATH_MAX], pipe[GM_PIPE_MAX + 32], log[GM_PIPE_MAX + 32];
-    char score[16], locked[64], files[64], tasks[64], uid[16], gid[16], name[GM_USERS_NAME];
+    char score[16], nicer[16], locked[64], files[64], tasks[64], uid[16], gid[16],
+        name[GM_USERS_NAME];
     const char *own_path = getenv("PATH"), *own_libraries = getenv("LD_LIBRARY_PATH");
     snprintf(path, sizeof path, "PATH=%s", own_path ? own_path : "/usr/local/bin:/usr/bin:/bin");
     snprintf(libraries, sizeof libraries, "LD_LIBRARY_PATH=%s", own_libraries ? own_libraries : "");
@@ -58,6 +67,7 @@ int gm_mps_spawn(const struct gm_mps_user *user, uv_process_t *process, uv_exit_
     snprintf(log, sizeof log, "CUDA_MPS_LOG_DIRECTORY=%s", user->log);
     char *env[] = {path, pipe, log, own_libraries ? libraries : NULL, NULL};
     snprintf(score, sizeof score, "%d", oom_score());
+    snprintf(nicer, sizeof nicer, "%d", more_nice());
     const unsigned long long lock = limit(RLIMIT_MEMLOCK, GM_MPS_LOCKED),
                              most = limit(RLIMIT_NOFILE, GM_MPS_FILES_MOST);
     snprintf(locked, sizeof locked, "--memlock=%llu:%llu", lock, lock);
@@ -68,7 +78,11 @@ int gm_mps_spawn(const struct gm_mps_user *user, uv_process_t *process, uv_exit_
     snprintf(gid, sizeof gid, "%u", user->gid);
     /* A user without a name has no groups. */
     const bool is_named = strcmp(gm_users_name(user->uid, name), uid) != 0;
-    const char *args[24] = {helpers[0],
+    const char *args[28] = {helpers[3],
+                            "-n",
+                            nicer,
+                            "--",
+                            helpers[0],
                             "-n",
                             score,
                             "--",
@@ -85,7 +99,7 @@ int gm_mps_spawn(const struct gm_mps_user *user, uv_process_t *process, uv_exit_
                             is_named ? "--init-groups" : "--clear-groups",
                             "--inh-caps=-all",
                             "--"};
-    const size_t n_helping = 17, n_args = sizeof args / sizeof args[0];
+    const size_t n_helping = 21, n_args = sizeof args / sizeof args[0];
     for (size_t i = 0; program[i] && n_helping + i + 1 < n_args; i++)
         args[n_helping + i] = program[i];
     const char *const *const used = geteuid() == 0 ? args : args + n_helping;

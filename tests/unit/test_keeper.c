@@ -615,7 +615,7 @@ static void test_folder(void **state)
 static void expect_place(const char *socket, const char *want)
 {
     char got[GM_KEEPER_PATH];
-    assert_true(gm_keeper_place(socket, got));
+    assert_true(gm_keeper_place(socket, true, got));
     assert_string_equal(got, want);
 }
 
@@ -631,12 +631,14 @@ static void test_place(void **state)
     expect_place("/tmp/my-gpumux/a", "/tmp/my-gpumux/a-keeper/a");
     expect_place("gpumux/a", "gpumux/a-keeper/a");
     expect_place("a", "a-keeper/a");
+    assert_true(gm_keeper_place("/run/gpumux/a", false, got));
+    assert_string_equal(got, "/run/gpumux/a-keeper/a");
     memset(longest, 'a', sizeof longest);
     longest[(sizeof longest - sizeof "-keeper/") / 2] = '\0'; /* a second time, and the rest */
-    assert_true(gm_keeper_place(longest, got));
+    assert_true(gm_keeper_place(longest, true, got));
     assert_true(strlen(got) + 2 >= sizeof got);
     strcat(longest, "a");
-    assert_false(gm_keeper_place(longest, got));
+    assert_false(gm_keeper_place(longest, true, got));
 }
 
 int main(void)

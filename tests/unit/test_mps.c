@@ -538,23 +538,28 @@ static void as_the_user(void **state)
     snprintf(file, sizeof file, "%s/starts", dir);
     close(open(file, O_CREAT | O_WRONLY, 0666));
     assert_int_equal(chmod(file, 0666), 0);
-    snprintf(
-        script, sizeof script,
-        "[ \"$1\" = -f ] && cat /proc/self/status /proc/self/limits > $CUDA_MPS_LOG_DIRECTORY/new "
-        "&& mv $CUDA_MPS_LOG_DIRECTORY/new $CUDA_MPS_LOG_DIRECTORY/told\nexec " GM_FAKE_MPS
-        " \"$@\"");
+    snprintf(script, sizeof script,
+             "[ \"$1\" = -f ] && { cat /proc/self/status /proc/self/limits; printf "
+             "'Nice:\\t%%s\\n' $(nice); } > "
+             "$CUDA_MPS_LOG_DIRECTORY/new "
+             "&& mv $CUDA_MPS_LOG_DIRECTORY/new $CUDA_MPS_LOG_DIRECTORY/told\nexec " GM_FAKE_MPS
+             " \"$@\"");
     put_tool(script);
     snprintf(file, sizeof file, "%s/told", dir);
     snprintf(script, sizeof script, "%s.mps/%u/log/told", "sock", STRANGER);
     assert_int_equal(symlink(script, file), 0);
     assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &locked) || getrlimit(RLIMIT_NOFILE, &files), 0);
     is_user_changed = false;
+    const int niceness = getpriority(PRIO_PROCESS, 0);
+    setpriority(PRIO_PROCESS, 0, -10); /* as the unit has it */
     assert_int_equal(gm_mps_join(mps, getpid(), STRANGER, STRANGER, 0, answer_pipe, answer_text,
                                  sizeof answer_text),
                      GM_MPS_SOON);
     RUN_UNTIL(n_settled == 1);
+    setpriority(PRIO_PROCESS, 0, niceness);
     assert_int_equal(seen().state, GM_MPS_READY);
     assert_false(is_user_changed);
+    assert_in_range(strtol(told("Nice:"), NULL, 10), 0, 19);
     assert_string_equal(told("Uid:"), "\t65534\t65534\t65534\t65534\n");
     assert_string_equal(told("Gid:"), "\t65534\t65534\t65534\t65534\n");
     assert_string_equal(told("Groups:"), "\t65534 \n"); /* those of the user database */
@@ -572,7 +577,7 @@ static void helper_is_missing(void **state)
         skip();
     const char *const was = helpers[2];
     helpers[2] = "/nonexistent/setpriv";
-    expect_unusable("/nonexistent/setpriv of util-linux is missing");
+    expect_unusable("/nonexistent/setpriv is missing");
     helpers[2] = was;
 }
 
