@@ -151,19 +151,19 @@ static void end_absent(struct gm_absent *absent)
     uv_close((uv_handle_t *)&absent->poll, free_absent);
 }
 
-static void give_up(struct gm_absent *absent)
+static void give_up(struct gm_absent *absent, bool is_over)
 {
     struct gm_machine *machine = absent->all->machine;
     const uint32_t id = absent->lost.app;
     end_absent(absent);
-    gm_machine_leave(machine, id);
+    gm_machine_give_up(machine, id, is_over);
 }
 
 static void on_ended(uv_poll_t *poll, int status, int events)
 {
     (void)status;
     (void)events;
-    give_up(poll->data);
+    give_up(poll->data, true);
 }
 
 /* Whom it ran with, of those that are here already. */
@@ -367,7 +367,7 @@ static void replace(void *arg, pid_t pid)
     struct gm_absents *absents = arg;
     for (uint32_t id = 0; id < absents->machine->max_apps; id++)
         if (absents->of[id] && absents->of[id]->lost.pid == pid)
-            give_up(absents->of[id]);
+            give_up(absents->of[id], has_ended(absents->of[id]->client->lease));
 }
 
 static bool is_known(uint32_t flags)

@@ -177,7 +177,7 @@ void gm_engine_return(struct gm_engine *engine, uint32_t app, const struct gm_ho
     enter(engine, &(struct gm_input){.kind = GM_INPUT_RETURN, .app = app, .back = has});
 }
 
-void gm_engine_give_up(struct gm_engine *engine, uint32_t app)
+void gm_engine_give_up(struct gm_engine *engine, uint32_t app, bool is_over)
 {
-    enter(engine, &(struct gm_input){.kind = GM_INPUT_GIVE_UP, .app = app});
+    enter(engine, &(struct gm_input){.kind = GM_INPUT_GIVE_UP, .app = app, .is_over = is_over});
 }

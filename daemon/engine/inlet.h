@@ -70,7 +70,7 @@ int gm_engine_awaited(struct gm_engine *engine);
  * is closed. The gate opens again from here.
  */
 void gm_engine_return(struct gm_engine *engine, uint32_t app, const struct gm_holdings *has);
-/* Its process has ended, and it has not come back. */
-void gm_engine_give_up(struct gm_engine *engine, uint32_t app);
+/* It does not come back: its process has ended (`is_over`), or says that it is another one now. */
+void gm_engine_give_up(struct gm_engine *engine, uint32_t app, bool is_over);
 
 #endif

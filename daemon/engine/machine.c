@@ -323,18 +323,31 @@ void gm_machine_returned(struct gm_machine *machine, struct gm_client *client)
     keep_clients(machine);
 }
 
-void gm_machine_leave(struct gm_machine *machine, uint32_t id)
+/* No client has this id any more. The caller drops it. */
+static struct gm_client *let_go(struct gm_machine *machine, uint32_t id)
 {
     struct gm_client *client = machine->clients[id];
-    const bool is_lost = client->lost_at != 0;
     machine->clients[id] = NULL;
     gm_client_left(client);
     gm_keep_client(&machine->keep, client);
+    return client;
+}
+
+void gm_machine_leave(struct gm_machine *machine, uint32_t id)
+{
+    struct gm_client *client = let_go(machine, id);
     for (uint32_t i = 0; i < machine->n; i++)
-        if (client->engines[i] && is_lost)
-            gm_engine_give_up(machine->engines[i], id);
-        else if (client->engines[i])
+        if (client->engines[i])
             gm_engine_leave(machine->engines[i], id);
+    gm_client_drop(client);
+}
+
+void gm_machine_give_up(struct gm_machine *machine, uint32_t id, bool is_over)
+{
+    struct gm_client *client = let_go(machine, id);
+    for (uint32_t i = 0; i < machine->n; i++)
+        if (client->engines[i])
+            gm_engine_give_up(machine->engines[i], id, is_over);
     gm_client_drop(client);
 }
 

@@ -75,10 +75,12 @@ int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *requ
                    struct gm_set_done *done, char *why, size_t why_size);
 
 /* For absents.c. A client of a daemon before (gm_client_reopen) has its id, and is an app where it
- * has memory. It is the machine's now. When its process has ended: gm_machine_leave. 0; or -ENOENT:
- * a GPU does not have it as that, and this daemon cannot go on. */
+ * has memory. It is the machine's now. 0; or -ENOENT: a GPU does not have it as that, and this
+ * daemon cannot go on. */
 int gm_machine_put(struct gm_machine *machine, struct gm_client *client,
                    const struct gm_client_record *record);
+/* It does not come back: its process has ended (`is_over`), or says that it is another one now. */
+void gm_machine_give_up(struct gm_machine *machine, uint32_t id, bool is_over);
 /* Its program has come back: WELCOME, with what there is of each GPU. 0 or -errno. */
 int gm_machine_welcome(struct gm_machine *machine, struct gm_client *client);
 /* ... and it is an app again. */

@@ -32,7 +32,6 @@
 #include "daemon/service/process.h"
 #include "tests/unit/keeper_world.h"
 
-
 enum { APPS = 8, CHUNKS = 64 };
 
 /* ---- the machine and its engine ---- */
@@ -45,7 +44,7 @@ static struct gm_note told;
 static uint32_t n_awaited, n_left, n_returned, n_resumed, n_checked, last_left;
 static int welcome_error, holds_error, put_error, awaited_error;
 static uint32_t n_read; /* holdings that somebody has */
-static bool was_running;
+static bool was_running, was_over;
 static uint64_t welcome_epoch; /* of the page, at WELCOME */
 
 int gm_machine_put(struct gm_machine *m, struct gm_client *client,
@@ -58,7 +57,7 @@ int gm_machine_put(struct gm_machine *m, struct gm_client *client,
     return put_error;
 }
 
-void gm_machine_leave(struct gm_machine *m, uint32_t id)
+void gm_machine_give_up(struct gm_machine *m, uint32_t id, bool is_over)
 {
     struct gm_client *client = m->clients[id];
     assert_non_null(client);
@@ -66,6 +65,7 @@ void gm_machine_leave(struct gm_machine *m, uint32_t id)
     gm_client_drop(client);
     gm_keep_end(&m->keep, id);
     last_left = id;
+    was_over = is_over;
     n_left++;
 }
 
@@ -367,6 +367,7 @@ static void test_taken(void **state)
         while (n_left < 1 + id / 2)
             uv_run(&loop, UV_RUN_ONCE);
         assert_int_equal(last_left, id);
+        assert_true(was_over);
         assert_null(find(id));
     }
 }
@@ -733,7 +734,7 @@ static void test_tries(void **state)
     assert_int_equal(n_returned, 1);
 }
 
-/* Its process says HELLO: it has executed another program. */
+/* Its process says HELLO: it has executed another program, or lies. The lease tells. */
 static void test_replaced(void **state)
 {
     (void)state;
@@ -745,8 +746,16 @@ static void test_replaced(void **state)
     assert_int_equal(n_left, 0);
     absents.takeover.replace(absents.takeover.arg, (pid_t)before.records[1].pid);
     assert_int_equal(n_left, 1);
+    assert_false(was_over);
     assert_null(find(1));
     assert_non_null(find(0));
+
+    /* Another process has got its number. */
+    end_process(0);
+    absents.takeover.replace(absents.takeover.arg, (pid_t)before.records[0].pid);
+    before.records[0].pid = 0;
+    assert_int_equal(n_left, 2);
+    assert_true(was_over);
 }
 
 /* The ledger of this daemon is what the next one finds, with those who have yet to come. */

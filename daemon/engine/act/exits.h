@@ -15,7 +15,7 @@ void gm_engine_await_exit(struct gm_engine *engine, uint32_t app);
 void gm_engine_exited(struct gm_engine *engine, uint32_t app);
 /* ... and with it all that had copies of what it had open. */
 void gm_engine_copies_ended(struct gm_engine *engine, uint32_t app);
-/* It has not, and was waited for long enough. */
+/* It has not, and was waited for long enough, or says that it is another program now. */
 void gm_engine_exit_late(struct gm_engine *engine, uint32_t app);
 
 /* Its process has yet to end, or others have copies of what it had open. */

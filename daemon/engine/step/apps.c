@@ -101,14 +101,15 @@ static void begin_app(struct gm_engine *engine, struct gm_client *client)
     const uint32_t id = client->id;
     struct gm_app *app = &engine->apps[id];
     const bool is_running = client->state != GM_CLIENT_QUIET;
-    /* A process that comes again has executed another program: the old one's contexts are gone. */
+    /* A process that comes again has executed another program, and the old one's contexts are gone;
+     * or it lies, and may still reach what it had: what others would use waits for its end. */
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
         if (engine->apps[other].pid != client->pid)
             continue;
-        else if (engine->apps[other].state == GM_APP_GONE)
-            gm_engine_exited(engine, other);
+        else if (engine->apps[other].state == GM_APP_GONE && engine->apps[other].exit.poll)
+            gm_engine_exit_late(engine, other);
         else if (engine->apps[other].state == GM_APP_LOST)
-            gm_engine_give_up_app(engine, other);
+            gm_engine_give_up_app(engine, other, false);
     gm_engine_watch_exit(engine, id);
     app->session = client->session;
     gm_engine_begin_idle(engine, id); /* until a thread of it waits for the gate */
@@ -213,18 +214,22 @@ void gm_engine_rejoin_app(struct gm_engine *engine, uint32_t id)
     gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_promised(engine->table, id));
 }
 
-void gm_engine_give_up_app(struct gm_engine *engine, uint32_t id)
+void gm_engine_give_up_app(struct gm_engine *engine, uint32_t id, bool is_over)
 {
     struct gm_app *app = &engine->apps[id];
     if (app->state != GM_APP_LOST || app->session)
         return;
+    if (!is_over)
+        gm_engine_watch_exit(engine, id);
     for (uint32_t i = 0; i < engine->table->max_frames; i++)
-        gm_table_end_drop(engine->table, i, id, true);
+        gm_table_end_drop(engine->table, i, id, is_over);
     gm_engine_note_silence(engine, id, false);
     gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
     gm_engine_end_awaiting(engine, id);
     gm_engine_free_allocations(engine, id);
     gm_engine_forget_opens(engine, id);
+    if (!is_over)
+        gm_engine_exit_late(engine, id);
 }
 
 int gm_engine_give_up_rest(struct gm_engine *engine)
@@ -240,7 +245,7 @@ int gm_engine_give_up_rest(struct gm_engine *engine)
         if (error)
             break;
         error = gm_engine_await_app(engine, client, &record);
-        gm_engine_give_up_app(engine, id);
+        gm_engine_give_up_app(engine, id, true);
         gm_client_drop(client);
     }
     return error;

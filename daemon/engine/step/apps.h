@@ -24,9 +24,9 @@ int gm_engine_await_app(struct gm_engine *engine, struct gm_client *client,
 void gm_engine_connect_app(struct gm_engine *engine, uint32_t app);
 /* ... and the scheduler and its group know it. */
 void gm_engine_rejoin_app(struct gm_engine *engine, uint32_t app);
-/* Its process has ended; and so it is with those that nobody awaits. 0 or -ENOMEM: there are more.
- */
-void gm_engine_give_up_app(struct gm_engine *engine, uint32_t app);
+/* Its process has ended (`is_over`), or says that it is another program now: then host frames wait
+ * for its end. Those that nobody awaits have ended. 0 or -ENOMEM: there are more. */
+void gm_engine_give_up_app(struct gm_engine *engine, uint32_t app, bool is_over);
 int gm_engine_give_up_rest(struct gm_engine *engine);
 
 #endif

@@ -189,7 +189,7 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         gm_engine_gather_groups(engine);
         break;
     case GM_INPUT_GIVE_UP:
-        gm_engine_give_up_app(engine, input->app);
+        gm_engine_give_up_app(engine, input->app, input->is_over);
         break;
     }
     if (error == 0 && !is_over)

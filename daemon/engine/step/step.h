@@ -69,6 +69,7 @@ struct gm_input {
             const struct gm_client_record *record;
         } await;
         const struct gm_holdings *back; /* RETURN: what it has */
+        bool is_over;                   /* GIVE_UP: its process has ended */
     };
 };
 

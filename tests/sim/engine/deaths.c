@@ -74,6 +74,22 @@ void deaths_died(void)
     machine_at(machine.now + draw_around(&machine.death, 20 * GM_MS), on_come, NULL, 0, 0);
 }
 
+static void on_kill(void *arg, uint64_t a, uint64_t b)
+{
+    (void)arg;
+    (void)a;
+    (void)b;
+    trace("the daemon is killed", 0, 0, 0);
+    longjmp(machine.death_point, 1);
+}
+
+void deaths_kill(void)
+{
+    machine_at(machine.now, on_kill, NULL, 0, 0);
+    while (!machine.is_down)
+        machine_step(UINT64_MAX);
+}
+
 static void on_death(void *arg, uint64_t a, uint64_t b)
 {
     (void)arg;
@@ -215,7 +231,7 @@ void deaths_program_ended(const struct program *p)
         machine.daemon.clients[id] = NULL;
         for (uint32_t i = 0; i < machine.n_gpus; i++)
             if (client->engines[i])
-                gm_engine_give_up(machine.daemon.engines[i], id);
+                gm_engine_give_up(machine.daemon.engines[i], id, true);
         gm_client_drop(client);
     }
 }

@@ -290,8 +290,9 @@ struct program {
 /* program*.c */
 void program_start(struct program *program, bool has_executed);
 void program_die(struct program *program);
-void program_leave(struct program *program); /* end itself well */
-void programs_look(void);                    /* after each step: gates that opened */
+void program_leave(struct program *program);   /* end itself well */
+void program_execute(struct program *program); /* another one, whose HELLO comes soon */
+void programs_look(void);                      /* after each step: gates that opened */
 /* It is parked: whether it could be enabled by anybody, as nobody has marked it as moving. */
 bool program_may_go_on(const struct program *program);
 struct page *program_page(const struct program *program, uint32_t page); /* NULL: unmapped */
@@ -481,6 +482,7 @@ void deaths_died(void);
 void deaths_begin(void);
 void deaths_end(void);
 void deaths_program_ended(const struct program *p);
+void deaths_kill(void); /* now, between two steps; another daemon will come */
 /* So many seeds; not 0: some failed. */
 int deaths_run(uint64_t n, uint64_t from, bool goes_on);
 void scenario_run_deaths(uint64_t seed, bool is_verbose);
@@ -531,6 +533,8 @@ extern const struct gm_engine_outlet scenario_outlet;
 void sleepers_run(void);
 /* evicts.c */
 void evicts_run(void);
+/* anew.c: how many of its scenes fail. */
+int anew_run(void);
 
 /* program_asks.c, for jobs.c: it has all the memory that it is to have. */
 bool program_has_all(const struct program *p);

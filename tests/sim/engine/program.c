@@ -315,6 +315,12 @@ void program_die(struct program *p)
     program_end_process(p, time, chance_percent(10));
 }
 
+void program_execute(struct program *p)
+{
+    end_connection(p);
+    program_end_process(p, GM_S, true); /* the daemon has heard of the end by then */
+}
+
 void program_leave(struct program *p)
 {
     program_die(p);
