@@ -141,7 +141,7 @@ static void run_parts(void)
 
 void turns_run(void)
 {
-    static const uint64_t slices[] = {100, 20, 10}, budgets[] = {1660, 1230, 850};
+    static const uint64_t slices[] = {100, 20}, budgets[] = {1660, 1230, 850};
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (unsigned k = 0; k < sizeof slices / sizeof *slices; k++)
         for (unsigned i = 0; i < sizeof budgets / sizeof *budgets; i++)
