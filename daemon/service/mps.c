@@ -221,9 +221,12 @@ static void started(struct server *server, bool is_ok, const char *text)
     server->is_initializing = is_status && strstr(text, "INITIALIZING");
     const bool is_active = is_status && is_ok && strstr(text, "ACTIVE");
     /* A driver that does not start one on request starts it for the first client, and older tools
-     * know no status. */
+     * know no status. A busy machine is late, too: so what is listed is asked for its status first.
+     */
     const bool is_late = gm_now() - server->answered > GM_MPS_SERVER_NS;
-    if (is_active || (is_late && !server->is_initializing))
+    const bool has_none =
+        server->errand == ERRAND_LIST && server->is_started && server->listed == 0;
+    if (is_active || (is_late && (has_none || (is_status && !server->is_initializing))))
         become_ready(server);
 }
 

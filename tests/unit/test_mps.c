@@ -310,12 +310,15 @@ static void has_no_server(void **state)
     assert_int_equal(join(getpid()), GM_MPS_JOINED);
 }
 
-/* A server that takes long to start: programs do not wait for it, and later ones have it. */
+/* A server that takes long to start: programs do not wait for it, and later ones have it. The tool
+ * takes long, too, as on a busy machine, which must not pass for a driver that starts none. */
 static void is_slow(void **state)
 {
     char file[128];
     (void)state;
-    put_tool("[ \"$1\" = -f ] && touch $CUDA_MPS_PIPE_DIRECTORY/slow\nexec " GM_FAKE_MPS " \"$@\"");
+    put_tool("[ \"$1\" = -f ] && touch $CUDA_MPS_PIPE_DIRECTORY/slow && exec " GM_FAKE_MPS " -f\n"
+             "read -r line\n[ \"${line#start}\" = \"$line\" ] || sleep 0.4\n"
+             "echo \"$line\" | " GM_FAKE_MPS);
     assert_int_equal(join(getpid()), GM_MPS_SOON);
     RUN_UNTIL(n_settled == 1);
     assert_int_equal(seen().state, GM_MPS_STARTING);
