@@ -6,8 +6,13 @@
  * by the greatest weight of those that did. (Start-time fair queueing: Goyal, Vin and Cheng 1996. A
  * user who comes, or comes back, has no less on it than those who want the GPU, but for one slice S
  * that it may have saved up; who stops has no more than LAG slices of the last level beyond them,
- * however long they could not run.) Time in which those apps have less than an eighth of the budget
- * together is no use of the GPU: they are in nobody's way.
+ * however long they could not run.)
+ *
+ * Time in which those apps have less than an eighth of the budget together is no use of the GPU,
+ * unless they are in somebody's way: an app of another user that wants the GPU has no room beside
+ * what such users run together. So a small program that always works takes nothing from its user's
+ * others. A user all of whose apps that want the GPU run so does not want it, for the accounts: the
+ * user saves nothing up meanwhile, and nobody yields to it.
  *
  * A user yields to one whose best app that wants the GPU is at a worse level, when it is ahead of
  * that user by more than a slice of its own best app, until it is not ahead any more: the apps of
@@ -25,7 +30,7 @@
 #define LONG_NS ((uint64_t)1 << 43) /* two hours: more is no matter, and no product overflows */
 #define RATE 1000u                  /* of an account while an app of weight 1 runs */
 #define LAG 16u  /* more than a slice of the last level comes to by the least weight */
-#define SMALL 8u /* of whose memory others would have seven eighths, is in nobody's way */
+#define SMALL 8u /* of whose memory others have seven eighths, is seldom in anybody's way */
 
 static bool is_fair(const struct gm_sched_app *a)
 {
@@ -59,7 +64,8 @@ static void look_at(struct gm_sched *s, const struct gm_sched_list *list)
         }
         if (a->place == GM_HELD || gm_sched_is_too_large(s, a))
             continue;
-        user->is_wanting = true;
+        user->is_waiting = user->is_waiting || !a->is_open;
+        user->largest = a->bytes > user->largest ? a->bytes : user->largest;
         if (a->rank > GM_RANK_RESTED && a->rank < user->best) {
             user->best = a->rank;
             user->best_app = id;
@@ -145,14 +151,51 @@ static void judge_all(struct gm_sched *s)
         judge(s, &s->users[i], least);
 }
 
+/* What of the user runs, if that is small. */
+static uint64_t small_of(const struct gm_sched *s, const struct gm_sched_user *user)
+{
+    return user->bytes < s->config.budget / SMALL ? user->bytes : 0;
+}
+
+/* Who wants the GPU, and who uses it. */
+static void judge_small(struct gm_sched *s)
+{
+    uint64_t small = 0, most = 0, second = 0; /* of `most` is the user `widest` */
+    uint32_t widest = NIL;
+    for (uint32_t i = 0; i < s->config.max_apps; i++)
+        small = gm_sum_or_never(small, small_of(s, &s->users[i]));
+    for (uint32_t i = 0; i < s->config.max_apps; i++) {
+        const struct gm_sched_user *user = &s->users[i];
+        const uint64_t beside = small - small_of(s, user);
+        const uint64_t bytes = user->largest == 0 ? 0 : gm_sum_or_never(user->largest, beside);
+        if (bytes > most) {
+            second = most;
+            most = bytes;
+            widest = i;
+        } else if (bytes > second) {
+            second = bytes;
+        }
+    }
+    for (uint32_t i = 0; i < s->config.max_apps; i++) {
+        struct gm_sched_user *user = &s->users[i];
+        const bool is_small = user->bytes < s->config.budget / SMALL;
+        if (is_small && (i == widest ? second : most) <= s->config.budget)
+            user->rate = 0;
+        user->is_wanting = user->is_waiting || user->rate != 0;
+        if (!user->is_wanting)
+            user->best = GM_RANKS;
+    }
+}
+
 void gm_sched_settle_users(struct gm_sched *s)
 {
     for (uint32_t i = 0; i < s->config.max_apps; i++) {
         struct gm_sched_user *user = &s->users[i];
         user->was_wanting = user->is_wanting;
-        user->is_wanting = false;
+        user->is_waiting = false;
         user->rate = 0;
         user->bytes = 0;
+        user->largest = 0;
         user->best = GM_RANKS;
     }
     for (uint32_t rank = 0; rank < GM_RANKS; rank++) {
@@ -160,9 +203,7 @@ void gm_sched_settle_users(struct gm_sched *s)
         look_at(s, &s->ranks[rank].queue);
     }
     look_at(s, &s->held);
-    for (uint32_t i = 0; i < s->config.max_apps; i++)
-        if (s->users[i].bytes < s->config.budget / SMALL)
-            s->users[i].rate = 0;
+    judge_small(s);
     bound(s);
     judge_all(s);
 }

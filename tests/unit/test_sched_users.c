@@ -1,4 +1,5 @@
 /* core/sched, apps of several users: turns go by user first. */
+#include "daemon/core/sched_users.h"
 #include "tests/unit/sched_fixture.h"
 
 enum { PATIENCE = 1000 };
@@ -16,14 +17,20 @@ static int setup_patient(void **state)
     return setup_with(&config);
 }
 
-/* An app of `user`, beside which nothing fits, comes and wants. */
-static void arrive_of(uint32_t user, uint32_t app)
+/* An app of `user` comes and wants. */
+static void arrive_with(uint32_t user, uint32_t app, uint64_t bytes)
 {
     struct gm_sched_event join = {.kind = GM_SCHED_JOIN, .app = app, .user = user};
     assert_int_equal(gm_sched_step(sched, now, &join, &last), 0);
-    size(app, 60);
+    size(app, bytes);
     event(GM_SCHED_WANT, app);
     engine();
+}
+
+/* ... and no two of these fit beside each other. */
+static void arrive_of(uint32_t user, uint32_t app)
+{
+    arrive_with(user, app, 60);
 }
 
 static uint64_t run_of(uint32_t first, uint32_t n)
@@ -221,6 +228,87 @@ static void small_ones_cost_nothing(void **state)
     }
 }
 
+/* Small programs keep one from running that needs nearly all of the budget: alone or with small
+ * ones of others. Who brings new ones all the time has no more by that. */
+static void small_ones_in_the_way_cost(void **state)
+{
+    (void)state;
+    for (uint32_t users = 1; users <= 2; users++) {
+        teardown(state);
+        setup_levels(state);
+        arrive_with(8, 0, users == 1 ? 95 : 80);
+        pass(200 * QUANTUM);
+        const uint64_t before = account(0).run_ns;
+        for (uint32_t i = 0; i < 3000; i++) {
+            const uint32_t app = 1 + i % 6;
+            if (i > 5)
+                event(GM_SCHED_LEAVE, app);
+            is_open[app] = false;
+            arrive_with(6 + i % users, app, 11);
+            if (i > 5 - users)
+                event(GM_SCHED_IDLE, 1 + (i + 6 - users) % 6);
+            engine();
+            pass(QUANTUM);
+        }
+        assert_in_range(account(0).run_ns - before, 1400 * QUANTUM, 1600 * QUANTUM);
+    }
+}
+
+static uint32_t rate_of(uint32_t user)
+{
+    for (uint32_t i = 0; i < APPS; i++)
+        if (sched->users[i].n_apps > 0 && sched->users[i].user == user)
+            return sched->users[i].rate;
+    fail();
+    return 0;
+}
+
+/* A small program costs nothing while what waits, waits for others of its own user: here 7's app 2
+ * is beside all of 8's, and only 7's own app 3 lacks room beside it. */
+static void own_small_ones_are_in_no_other_way(void **state)
+{
+    (void)state;
+    arrive_with(8, 0, 97);
+    arrive_with(8, 1, 5);
+    arrive_with(7, 2, 2);
+    arrive_with(7, 3, 99);
+    uint32_t alone = 0, beside = 0;
+    for (uint32_t i = 0; i < 1000; i++) {
+        pass(QUANTUM / 4);
+        beside += is_open[2] && is_open[0];
+        alone += is_open[2] && is_open[1];
+        assert_int_equal(rate_of(7) != 0, is_open[3]);
+        assert_int_equal(rate_of(8) != 0, is_open[0] || is_open[1]);
+    }
+    assert_true(beside > 100 && alone > 50);
+}
+
+/* A small program that always works, in nobody's way, saves nothing up for its user, nobody yields
+ * to it, and who comes has no more by it. */
+static void small_ones_save_nothing_up(void **state)
+{
+    (void)state;
+    small_of(7, 6);
+    size(6, 5);
+    engine();
+    arrive_of(8, 0);
+    pass(2000 * QUANTUM);
+    arrive_of(9, 1); /* the least of all accounts is not that of user 7 */
+    pass(200 * QUANTUM);
+    uint64_t mine = account(0).run_ns, its = account(1).run_ns;
+    arrive_of(8, 2); /* a new one, which is behind 9's only */
+    pass(1000 * QUANTUM);
+    mine = account(0).run_ns + account(2).run_ns - mine;
+    its = account(1).run_ns - its;
+    assert_in_range(mine, 480 * QUANTUM, 520 * QUANTUM);
+    assert_in_range(its, 480 * QUANTUM, 520 * QUANTUM);
+    const uint64_t others = account(0).run_ns + account(1).run_ns + account(2).run_ns;
+    arrive_of(7, 3);
+    pass(60 *
+         QUANTUM); /* an allotment before all that are at worse levels, and from there on a part */
+    assert_true(account(0).run_ns + account(1).run_ns + account(2).run_ns - others >= 30 * QUANTUM);
+}
+
 /* Else one after the other could begin beside what does not drain, grow, and not drain either. */
 static void user_that_is_late_begins_nothing_more(void **state)
 {
@@ -378,6 +466,9 @@ int main(void)
         rule(too_large_counts_for_nothing),
         rule(user_that_is_late_begins_nothing_more),
         levels_rule(small_ones_cost_nothing),
+        levels_rule(small_ones_in_the_way_cost),
+        levels_rule(own_small_ones_are_in_no_other_way),
+        levels_rule(small_ones_save_nothing_up),
         levels_rule(new_apps_go_first_no_longer),
         levels_rule(levels_give_no_user_more),
         levels_rule(new_programs_give_no_user_more),
