@@ -17,11 +17,12 @@
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/inlet.h"
 #include "daemon/engine/open.h"
-#include "daemon/engine/step/policy.h"
 #include "daemon/engine/step/refusals.h"
 #include "daemon/engine/step/room.h"
+#include "daemon/engine/step/set.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/shares.h"
+#include "daemon/engine/step/sizes.h"
 #include "daemon/memory/kept.h"
 #include "daemon/memory/limits.h"
 

@@ -1,5 +1,5 @@
 /*
- * daemon/engine/policy: what rules, programs, users and administrators say, who may say it, and
+ * daemon/engine/step, settings: what rules, programs, users and administrators say, who may say it, and
  * what holds then. The engine around it is this test: apps without programs, and a real scheduler.
  */
 #include <errno.h>
@@ -23,9 +23,15 @@
 #include "daemon/engine/step/idle.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/step/log.h"
+#include "daemon/engine/step/pauses.h"
 #include "daemon/engine/step/policy.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/reclaim.h"
+#include "daemon/engine/step/rules.h"
+#include "daemon/engine/step/set.h"
+#include "daemon/engine/step/sizes.h"
+#include "daemon/engine/step/tuning.h"
+#include "daemon/engine/step/wishes.h"
 #include "daemon/engine/state/state.h"
 #include "daemon/service/rules.h"
 #include "daemon/core/sched_account.h"

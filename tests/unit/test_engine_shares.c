@@ -22,7 +22,6 @@
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/places.h"
-#include "daemon/engine/step/policy.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/shadows.h"
 #include "daemon/engine/step/shares.h"

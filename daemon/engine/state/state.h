@@ -96,7 +96,7 @@ struct gm_client {
     uint64_t nonce[2]; /* random: only this program knows it */
     char name[64];
     struct gm_wishes wishes;
-    bool is_oversize; /* as rules and wishes have it: policy.c */
+    bool is_oversize; /* as rules and wishes have it: sizes.c */
     uint32_t refs;    /* its apps, and who made it */
     void (*on_end)(void *arg, const struct gm_client *client); /* it is in no group any more */
     void *arg;
@@ -254,19 +254,19 @@ struct gm_app {
     uint64_t held_until;  /* turns.c: until when it stands still for those of others */
     bool is_stopped;      /* stops.c: its process stands still, and the scheduler was told */
     bool is_part_stopped; /* ... or that of another one of its group */
-    struct {              /* policy.c; timeslices.c: timeslice_us */
+    struct {              /* settings.c, and where a file is named, that one */
         struct gm_settings admin, own; /* what was said of it, by whom */
         uint32_t said;          /* what an administrator said of it: a rule says no more of that */
-        bool is_limited;        /* its share of the GPU's time is */
-        uint64_t timeslice_us;  /* as it was told; 0: the driver's own */
-        char ignored[384];      /* what its environment asked for in vain; "": nothing */
+        bool is_limited;        /* policy.c: its share of the GPU's time is */
+        uint64_t timeslice_us;  /* timeslices.c: as it was told; 0: the driver's own */
+        char ignored[384];      /* wishes.c: what its environment asked for in vain; "": nothing */
         uid_t pauser;           /* the administrator who paused it, */
         bool is_paused_by_rule; /* ... or a rule */
         bool has_called;        /* a rule's pause until its next call is over */
-        bool is_ahead;          /* its memory was asked for ahead of its turn, */
+        bool is_ahead;          /* set.c: its memory was asked for ahead of its turn, */
         uint64_t ahead_run_ns;  /* ... when it had run for so long */
-        bool has_part;          /* it shares by MPS, and has a part of the GPU by a rule */
-        bool is_unsure;         /* rules may be less strict once more is known of its user */
+        bool has_part;  /* tuning.c: it shares by MPS, and has a part of the GPU by a rule */
+        bool is_unsure; /* rules.c: they may be less strict once more is known of its user */
     } policy;
     uint32_t level_noted; /* log.c: as it last told it */
     bool is_vacating;     /* budget.c: as long as it is paused its memory is to leave the GPU */
@@ -347,7 +347,7 @@ struct gm_unit {
     bool is_tied;    /* it waits for its turns on other GPUs, too */
     bool is_paused;  /* by its settings, not for one that stands still */
     bool is_evicted; /* ... and its memory is to leave the GPU */
-    bool is_asked;   /* policy.c: in this run, whether it is called */
+    bool is_asked;   /* pauses.c: in this run, whether it is called */
     bool is_called;  /* ... the answer */
     uint32_t member; /* one of its apps */
     uint64_t bytes;

@@ -31,6 +31,7 @@
 #include "daemon/engine/step/shares.h"
 #include "daemon/engine/step/states.h"
 #include "daemon/engine/step/waiting.h"
+#include "daemon/engine/step/wishes.h"
 
 void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
 {

@@ -1,7 +1,7 @@
 /*
  * The budget follows what other programs leave of the device (core/room.h), and paused programs
  * leave the GPU when somebody wants that: their user, root or programs beside gpumux, and at once
- * where they are evicted (policy.c). Owns gm_app.is_vacating. Called by run.c, and by step.c before
+ * where they are evicted (pauses.c). Owns gm_app.is_vacating. Called by run.c, and by step.c before
  * programs are told the budget and for a trim.
  */
 #include "daemon/engine/step/budget.h"
@@ -14,7 +14,7 @@
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/memory.h"
-#include "daemon/engine/step/policy.h"
+#include "daemon/engine/step/pauses.h"
 #include "daemon/engine/step/reclaim.h"
 #include "daemon/engine/step/shadows.h"
 #include "daemon/memory/files.h"

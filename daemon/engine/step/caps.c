@@ -1,9 +1,9 @@
 /*
  * Caps: the most device memory that an app may occupy, and what all apps of a user may; and what
  * of its memory an app lays aside, as it is cold. Owns struct gm_app.cap, and what is beyond the
- * GPU of apps but for what an allocation puts there. Called by policy.c, allocs.c, shares.c,
- * moves.c and run.c; calls the table, groups.c and places.c. What a cap leaves an app says
- * core/room.
+ * GPU of apps but for what an allocation puts there. Called by sizes.c, rules.c, wishes.c, set.c,
+ * allocs.c, shares.c, moves.c and run.c; calls the table, groups.c and places.c. What a cap leaves
+ * an app says core/room.
  *
  * A cap holds for an app on each of its GPUs. The programs of a group are one app, so it bounds
  * their sum. If they have several caps, the smallest counts. A total for a user bounds what its

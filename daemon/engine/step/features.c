@@ -7,10 +7,10 @@
  * Owns gm_engine.features_told. The words are the programs' own: shown, never trusted.
  */
 #include "daemon/engine/step/features.h"
+#include "daemon/engine/step/tuning.h"
 
 #include "common/features.h"
 #include "daemon/engine/act/events.h"
-#include "daemon/engine/step/policy.h"
 
 void gm_engine_note_features(struct gm_engine *engine)
 {

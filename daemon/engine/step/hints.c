@@ -6,12 +6,12 @@
  * keeps no state of it, and a hold needs no end where the daemon is stopped or killed.
  */
 #include "daemon/engine/step/hints.h"
+#include "daemon/engine/step/policy.h"
 
 #include "common/features.h"
 #include "daemon/core/timeslice.h"
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/act/say.h"
-#include "daemon/engine/step/policy.h"
 
 static bool may_hint(const struct gm_engine *engine, uint32_t id)
 {

@@ -20,8 +20,8 @@
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/moves.h"
 #include "daemon/engine/step/places.h"
-#include "daemon/engine/step/policy.h"
 #include "daemon/engine/step/room.h"
+#include "daemon/engine/step/set.h"
 
 static bool lacks_any(const struct gm_engine *engine, uint32_t id)
 {

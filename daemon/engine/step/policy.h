@@ -1,53 +1,14 @@
-/* Settings of programs. */
+/* What the scheduler is told of a group. */
 #ifndef GM_DAEMON_ENGINE_STEP_POLICY_H
 #define GM_DAEMON_ENGINE_STEP_POLICY_H
 
-#include "daemon/core/ledger_clients.h"
-#include "daemon/engine/state/state.h"
+#include "daemon/engine/step/settings.h"
 
-/* What gm_engine_set does. */
-int gm_engine_apply_set(struct gm_engine *engine, const struct gm_set_request *request,
-                        struct gm_set_done *done, char *why, size_t why_size);
-/* What gm_engine_tune does. */
-void gm_engine_take_tuning(struct gm_engine *engine, const struct gm_engine_tuning *tuning);
 /* Have the scheduler know what holds for the app. Returns that. */
 struct gm_sched_policy gm_engine_apply_policy(struct gm_engine *engine, uint32_t app);
-
-/* It is paused by a setting, its own or that of another of its group. No group is walked for it. */
-bool gm_engine_is_paused(const struct gm_engine *engine, uint32_t app);
-/* enum gm_set_paused: how it and its group are paused. */
-uint32_t gm_engine_pause_of(const struct gm_engine *engine, uint32_t app);
-/* It is paused, and its memory is to leave the GPU as long as it is. */
-bool gm_engine_is_evicted(const struct gm_engine *engine, uint32_t app);
-/* Who was evicted until its next call, and calls, goes on. */
-void gm_engine_follow_calls(struct gm_engine *engine);
-/* Who paused it, as text ends: "alice", "the rule command=train* paused". Returns `text`. */
-char *gm_engine_pauser(const struct gm_engine *engine, uint32_t app, char *text, size_t size);
-/* The rule from which it has a setting (enum gm_set_setting). False: from none. */
-bool gm_engine_rule_of(const struct gm_engine *engine, uint32_t app, uint32_t setting, char *text,
-                       size_t size);
-/* The rule that bounds the GPU memory of all programs of its user. False: none does. */
-bool gm_engine_total_rule_of(const struct gm_engine *engine, uint32_t app, char *text, size_t size);
-/* mux-ctl prefetch: its memory is to come ahead of its turn, though nobody expects that. */
-bool gm_engine_is_asked_ahead(const struct gm_engine *engine, uint32_t app);
+/* How its group is paused: until its next call only if nobody of it is for longer. */
+struct gm_settings gm_engine_common_pause(const struct gm_engine *engine, uint32_t app);
 /* The class that holds for it. */
 enum gm_sched_class gm_engine_class(const struct gm_engine *engine, uint32_t app);
-/* It says that it shares by MPS: a part of the GPU that a rule gave it takes the place of the
- * rule's share= now. A lie costs others what a gate that does not close costs them. */
-void gm_engine_take_part(struct gm_engine *engine, uint32_t app);
-/* A new app's policy, known to the scheduler: what rules say of it, and its own wishes. */
-void gm_engine_first_policy(struct gm_engine *engine, uint32_t app, const struct gm_wishes *wishes);
-/* What the daemon before knew of an app that has yet to come back; and the scheduler is to know it.
- */
-void gm_engine_keep_policy(struct gm_engine *engine, uint32_t app,
-                           const struct gm_client_record *record);
-void gm_engine_policy_again(struct gm_engine *engine, uint32_t app);
-/* Set whether a new client may have more memory than the budget, as rules and its wishes have it.
- */
-void gm_engine_judge_oversize(const struct gm_engine *engine, struct gm_client *client);
-/* Whether this GPU and its host memory can have what is asked for: 0, or -errno with one line in
- * `why`. All GPUs are asked before one is changed. */
-int gm_engine_check_set(struct gm_engine *engine, const struct gm_set_request *request, char *why,
-                        size_t why_size);
 
 #endif

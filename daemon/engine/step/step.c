@@ -24,11 +24,12 @@
 #include "daemon/engine/step/hints.h"
 #include "daemon/engine/step/idle.h"
 #include "daemon/engine/step/memory.h"
-#include "daemon/engine/step/policy.h"
 #include "daemon/engine/step/returns.h"
 #include "daemon/engine/step/run.h"
 #include "daemon/engine/step/saving.h"
+#include "daemon/engine/step/set.h"
 #include "daemon/engine/step/shares.h"
+#include "daemon/engine/step/tuning.h"
 #include "daemon/memory/kept.h"
 
 /* False: nothing has changed that anything else follows from. */
