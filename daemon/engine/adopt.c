@@ -189,8 +189,6 @@ static const char *import_frames(struct gm_old *old, struct gm_engine *engine,
                     old, fault(at, GM_LEDGER_FRAME, i, "the memory of a frame cannot be had"));
             continue;
         }
-        if (gm_kept_next(engine->config.kept, GM_KEPT_FRAME, engine->config.index, i - 1) == i)
-            return not_now(old, "there is no memory for it"); /* held, and not to be claimed */
         if (frame->chunk != GM_NONE || frame->share != 0)
             return fault(at, GM_LEDGER_FRAME, i, "a frame with data is not held");
         if (frame->state == GM_FRAME_FREE)

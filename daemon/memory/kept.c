@@ -153,7 +153,8 @@ int gm_kept_take(struct gm_kept *kept)
     clear_taken(kept, false);
     while (error == 0 && (n = gm_keeper_take(&kept->keeper, behind, items, fds)) > 0) {
         for (int i = 0; i < n; i++) {
-            if (error == 0 && !gm_held_reserve(&kept->taken, &items[i]))
+            if (error == 0 && (!gm_held_reserve(&kept->taken, &items[i]) ||
+                               !gm_held_reserve(&kept->put, &items[i])))
                 error = -ENOMEM;
             if (error == 0 && gm_held_fd(&kept->put, &items[i]) < 0)
                 gm_held_put(&kept->taken, &items[i], fds[i]);
@@ -247,8 +248,7 @@ int gm_kept_claim(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, ui
                   uint64_t *id)
 {
     struct gm_keeper_item item = key_of(kind, gpu, slot);
-    if (!kept || !gm_held_is_key(&item) || gm_held_fd(&kept->taken, &item) < 0 ||
-        !gm_held_reserve(&kept->put, &item))
+    if (!kept || !gm_held_is_key(&item) || gm_held_fd(&kept->taken, &item) < 0)
         return -1;
     item.id = *id = gm_held_id(&kept->taken, &item);
     const int fd = gm_held_drop(&kept->taken, &item);

@@ -92,7 +92,7 @@ void gm_kept_drop(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, ui
 uint32_t gm_kept_room(const struct gm_kept *kept);
 
 /* What the daemon before had put there, with its id: its descriptor is the caller's now, and counts
- * as put. -1: there is none. */
+ * as put. -1: there is none. It needs no memory, so nothing is taken for lost that is there. */
 int gm_kept_claim(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint32_t slot,
                   uint64_t *id);
 /* The next slot behind `after` (GM_NONE: the first) that can be claimed; GM_NONE: no more. */

@@ -25,6 +25,15 @@
 
 #define MANY 600u /* more than two messages carry */
 
+static uint32_t allocations = UINT32_MAX; /* so many more succeed */
+
+void *__real_realloc(void *memory, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+void *__wrap_realloc(void *memory, size_t size)
+{
+    return allocations == 0 || allocations-- == 0 ? NULL : __real_realloc(memory, size);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -332,12 +341,43 @@ static void test_few_files(void **state)
     daemon_dies(kept);
 }
 
+/* Without memory for all that the keeper holds nothing is taken; what was taken can be claimed, so that
+ * nobody takes for lost what is there. */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    struct gm_kept *kept = daemon_comes();
+    put(kept, GM_KEPT_FRAME, 1000, 1);
+    put(kept, GM_KEPT_STAT, 500, 2);
+    daemon_dies(kept);
+    assert_int_equal(gm_kept_open(&kept), 0);
+    assert_int_equal(keeper_connect(kept), 0);
+    uint32_t refused = 0;
+    const uint32_t before = files();
+    for (int error = -ENOMEM; error; refused += error != 0) {
+        allocations = refused;
+        error = gm_kept_take(kept);
+        allocations = UINT32_MAX;
+        assert_true(error == 0 || error == -ENOMEM);
+        assert_int_equal(count(kept, GM_KEPT_FRAME), error == 0);
+        assert_int_equal(files(), before + (error == 0 ? 2 : 0));
+    }
+    assert_true(refused >= 3); /* each try keeps the tables that it got */
+    allocations = 0;
+    const int frame = is_there(kept, GM_KEPT_FRAME, 1000, 1);
+    const int words = is_there(kept, GM_KEPT_STAT, 500, 2);
+    allocations = UINT32_MAX;
+    assert_true(frame && words);
+    daemon_dies(kept);
+}
+
 #define KEPT(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {KEPT(test_next_daemon), KEPT(test_marks),
                                        KEPT(test_hand_over),   KEPT(test_full),
-                                       KEPT(test_without),     KEPT(test_few_files)};
+                                       KEPT(test_without),     KEPT(test_few_files),
+                                       KEPT(test_no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
