@@ -70,18 +70,20 @@ static int copy_of(int fd, void **out, size_t *bytes)
     return error;
 }
 
-/* The process that a pidfd is of; 0: it has ended. */
-static pid_t pid_of(int lease)
+/* The process that a pidfd is of; 0: it has ended. 0, or -errno: that cannot be read now. */
+static int pid_of(int lease, pid_t *pid)
 {
     char path[64], line[128];
-    int pid = 0;
+    int found = 0;
     snprintf(path, sizeof path, "/proc/self/fdinfo/%d", lease);
     FILE *file = fopen(path, "re");
-    while (file && pid == 0 && fgets(line, sizeof line, file))
-        sscanf(line, "Pid: %d", &pid);
-    if (file)
-        fclose(file);
-    return pid > 0 ? pid : 0;
+    if (!file)
+        return -errno;
+    while (found == 0 && fgets(line, sizeof line, file))
+        sscanf(line, "Pid: %d", &found);
+    fclose(file);
+    *pid = found > 0 ? found : 0;
+    return 0;
 }
 
 static bool has_ended(int lease)
@@ -90,37 +92,67 @@ static bool has_ended(int lease)
     return poll(&look, 1, 0) > 0;
 }
 
+/* A pidfd of the process with this number; *fd is -1: there is none. 0 or -errno. */
+static int open_process(uint32_t pid, int *fd)
+{
+    *fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+    const bool is_none = *fd < 0 && (errno == ESRCH || errno == EINVAL || errno == ENOENT);
+    return *fd >= 0 || is_none ? 0 : -errno;
+}
+
+/* Whether the process of the pidfd is the one of the record. 0; or -errno: that cannot be read now.
+ */
+static int compare(const struct gm_machine *machine, const struct gm_client_record *record, int fd,
+                   bool *is_it)
+{
+    pid_t pid = 0;
+    int error = pid_of(fd, &pid);
+    if (error)
+        return error;
+    const uint64_t started = pid == 0 ? 0 : machine->outlet.started(pid);
+    if (pid != 0 && started == 0 && record->started != 0 && !has_ended(fd))
+        error = -EAGAIN;
+    *is_it = pid == (pid_t)record->pid && started == record->started;
+    return error;
+}
+
 /*
  * The process of a record. A lease is of the very one, whatever the record says; without one it is
- * looked for by its number and its start. Returns a pidfd of it, which may be the lease, with
- * *is_it; or -1: it has ended. Not *is_it: the lease is of another process, so the record is none.
+ * looked for by its number and its start. *lease becomes a pidfd of it, with *is_it; or -1: it has
+ * ended. Not *is_it: the lease is of another process, so the record is none. 0; or -errno: the
+ * system cannot say now.
  */
 static int find_process(const struct gm_machine *machine, const struct gm_client_record *record,
-                        int lease, bool *is_it)
+                        int *lease, bool *is_it)
 {
-    const int fd = lease >= 0 ? lease : (int)syscall(SYS_pidfd_open, (pid_t)record->pid, 0);
-    *is_it = fd >= 0 && pid_of(fd) == (pid_t)record->pid &&
-             machine->outlet.started((pid_t)record->pid) == record->started;
-    if (fd >= 0 && !has_ended(fd) && (*is_it || lease >= 0))
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
+    const bool has_lease = *lease >= 0;
+    int error = has_lease ? 0 : open_process(record->pid, lease);
+    if (error || *lease < 0)
+        return error;
+    error = compare(machine, record, *lease, is_it);
+    if (error == 0 && (has_ended(*lease) || (!*is_it && !has_lease))) {
+        close(*lease);
+        *lease = -1;
+    }
+    return error;
 }
 
 /* Of a program of which nothing is known but its process: it may have memory mapped, so that waits
- * for its end. Its user is known to the GPUs' ledgers. */
-static struct gm_client_record record_of(const struct gm_machine *machine, uint32_t id, int lease)
+ * for its end. Its user is known to the GPUs' ledgers. 0; or -errno: that cannot be read now. */
+static int make_record(const struct gm_machine *machine, uint32_t id, int lease,
+                       struct gm_client_record *record)
 {
-    struct gm_client_record record = {.pid = (uint32_t)pid_of(lease), .group_of = id, .is_gone = 1};
-    snprintf(record.name, sizeof record.name, "?");
-    record.started = machine->outlet.started((pid_t)record.pid);
+    pid_t pid = 0;
+    const int error = pid_of(lease, &pid);
+    *record = (struct gm_client_record){.pid = (uint32_t)pid, .group_of = id, .is_gone = 1};
+    snprintf(record->name, sizeof record->name, "?");
+    record->started = machine->outlet.started(pid);
     for (uint32_t i = 0; i < machine->n; i++) {
         const struct gm_table *table = machine->engines[i]->table;
         if (table->apps[id].is_used)
-            record.uid = table->pools[table->apps[id].pool].uid;
+            record->uid = table->pools[table->apps[id].pool].uid;
     }
-    return record;
+    return error;
 }
 
 /* A GPU's ledger says that this one has memory, or had some that it may have mapped. */
@@ -208,7 +240,16 @@ static uint32_t frames_of(const struct gm_machine *machine, uint32_t id)
     return n;
 }
 
-/* Take this one over. `stat` and `lease` are this function's. 0 or -errno, and then it is not. */
+static void close_both(int stat, int lease)
+{
+    if (stat >= 0)
+        close(stat);
+    if (lease >= 0)
+        close(lease);
+}
+
+/* Take this one over. `stat` and `lease` are this function's. 0; or -errno, and then it is not, and
+ * the keeper holds on to what it has: another start may do better. */
 static int take_over(struct gm_absents *absents, uint32_t id, const struct gm_client_record *record,
                      int stat, int lease)
 {
@@ -217,9 +258,7 @@ static int take_over(struct gm_absents *absents, uint32_t id, const struct gm_cl
     struct gm_client *client = NULL;
     int error = -ENOMEM;
     if (!absent) {
-        close(lease);
-        if (stat >= 0)
-            close(stat);
+        close_both(stat, lease);
         return error;
     }
     const int opened = gm_client_reopen(&client, id, record, stat, lease, machine->kept, gm_now());
@@ -252,7 +291,7 @@ static int take_over(struct gm_absents *absents, uint32_t id, const struct gm_cl
     return gm_machine_put(machine, client, record);
 
 no_group:
-    gm_client_drop(client);
+    gm_client_undo_reopen(client);
 no_client:
     free(absent);
     return error;
@@ -280,31 +319,33 @@ static int find_one(struct gm_absents *absents, uint32_t id, enum gm_ledger_outc
     bool is_it = false;
     int stat = gm_kept_claim(kept, GM_KEPT_STAT, 0, id, &unused);
     int lease = gm_kept_claim(kept, GM_KEPT_LEASE, 0, id, &unused);
+    int error = 0;
     if (outcome == GM_LEDGER_IS)
-        lease = find_process(absents->machine, record, lease, &is_it);
+        error = find_process(absents->machine, record, &lease, &is_it);
     else if (lease >= 0 && (has_ended(lease) ||
                             (outcome == GM_LEDGER_NONE && !has_memory(absents->machine, id)))) {
         close(lease); /* it had nothing yet, or has nothing any more */
         lease = -1;
     }
+    if (error == 0 && lease >= 0 && !is_it)
+        error = make_record(absents->machine, id, lease, record);
+    if (error) {
+        close_both(stat, lease);
+        return error;
+    }
     if (lease < 0) {
         gm_kept_drop(kept, GM_KEPT_STAT, 0, id);
         gm_kept_drop(kept, GM_KEPT_LEASE, 0, id);
-        if (stat >= 0)
-            close(stat);
+        close_both(stat, lease);
         census->ended += outcome == GM_LEDGER_IS;
         census->broken += outcome == GM_LEDGER_BROKEN;
         return 0;
     }
-    if (!is_it) {
-        *record = record_of(absents->machine, id, lease);
-        census->broken++;
-    }
-    const int error = take_over(absents, id, record, stat, lease);
+    census->broken += !is_it;
+    error = take_over(absents, id, record, stat, lease);
     if (error == 0)
         note(census, absents->of[id]);
-    census->ended += error == -ESRCH; /* meanwhile */
-    return error == -ESRCH ? 0 : error;
+    return error;
 }
 
 static void tell(struct gm_machine *machine, const struct census *census, const char *wrong,

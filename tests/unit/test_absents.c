@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -33,6 +34,91 @@
 #include "tests/unit/keeper_world.h"
 
 enum { APPS = 8, CHUNKS = 64 };
+
+/* ---- a system that may lack memory, files and numbers for them ---- */
+
+static uint32_t calls = UINT32_MAX; /* so many more succeed */
+static int lack;                    /* then: errno */
+
+static bool is_refused(void)
+{
+    const bool is_out = calls == 0 || (calls < UINT32_MAX && calls-- == 0);
+    if (is_out)
+        errno = lack;
+    return is_out;
+}
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return is_refused() ? NULL : __real_calloc(n, size);
+}
+
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return is_refused() ? NULL : __real_aligned_alloc(alignment, size);
+}
+
+void *__real_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    if (!is_refused())
+        return __real_mmap(at, size, protection, flags, fd, offset);
+    errno = ENOMEM; /* whatever else it lacks */
+    return MAP_FAILED;
+}
+
+int __real_memfd_create(const char *name, unsigned flags);
+int __wrap_memfd_create(const char *name, unsigned flags);
+int __wrap_memfd_create(const char *name, unsigned flags)
+{
+    return is_refused() ? -1 : __real_memfd_create(name, flags);
+}
+
+FILE *__real_fopen(const char *path_of, const char *mode);
+FILE *__wrap_fopen(const char *path_of, const char *mode);
+FILE *__wrap_fopen(const char *path_of, const char *mode)
+{
+    return is_refused() ? NULL : __real_fopen(path_of, mode);
+}
+
+int __real_uv_poll_init(uv_loop_t *of, uv_poll_t *poll, int fd);
+int __wrap_uv_poll_init(uv_loop_t *of, uv_poll_t *poll, int fd);
+int __wrap_uv_poll_init(uv_loop_t *of, uv_poll_t *poll, int fd)
+{
+    return is_refused() ? -lack : __real_uv_poll_init(of, poll, fd);
+}
+
+int __real_gm_kept_put(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint32_t slot,
+                       uint64_t id, int fd);
+int __wrap_gm_kept_put(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint32_t slot,
+                       uint64_t id, int fd);
+int __wrap_gm_kept_put(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint32_t slot,
+                       uint64_t id, int fd)
+{
+    return is_refused() ? -lack : __real_gm_kept_put(kept, kind, gpu, slot, id, fd);
+}
+
+static uint64_t started(pid_t pid)
+{
+    return is_refused() ? 0 : gm_process_started(pid);
+}
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, ...)
+{
+    va_list list;
+    assert_int_equal(number, SYS_pidfd_open);
+    va_start(list, number);
+    const pid_t pid = va_arg(list, pid_t);
+    va_end(list);
+    return is_refused() ? -1 : __real_syscall(number, pid, 0);
+}
 
 /* ---- the machine and its engine ---- */
 
@@ -266,7 +352,7 @@ static int set_up(void **state)
     engine->table_memory = calloc(1, gm_table_size(APPS, CHUNKS, CHUNKS));
     engine->table = gm_table_init(engine->table_memory, APPS, CHUNKS, CHUNKS, 1 << 30);
     machine = (struct gm_machine){.loop = &loop,
-                                  .outlet = {.send = send_it, .started = gm_process_started},
+                                  .outlet = {.send = send_it, .started = started},
                                   .max_apps = APPS,
                                   .n = 1,
                                   .engines = {engine},
@@ -506,6 +592,68 @@ static void test_not_awaited(void **state)
     close(fd);
     close(lease);
     gm_kept_close(next);
+}
+
+/* Whatever the system lacks, at whatever moment: no daemon begins, and nobody loses anything. The
+ * next start takes all over. */
+static void try_out(int without)
+{
+    char why[256];
+    uint32_t tries = 0;
+    lack = without;
+    for (int error = -1; error; tries++) {
+        assert_int_equal(gm_kept_open(&machine.kept), 0);
+        assert_int_equal(keeper_connect(machine.kept), 0);
+        assert_int_equal(gm_kept_take(machine.kept), 0);
+        calls = tries;
+        error = gm_absents_open(&absents, &machine, gm_now(), why, sizeof why);
+        calls = UINT32_MAX;
+        if (error == 0)
+            break;
+        assert_true(error == -without || error == -EAGAIN || error == -ENOMEM);
+        assert_null(absents.of);
+        gm_kept_disconnect(machine.kept); /* the daemon ends */
+        for (uint32_t id = 0; id < APPS; id++)
+            if (machine.clients[id])
+                gm_client_drop(machine.clients[id]);
+        memset(machine.clients, 0, APPS * sizeof(struct gm_client *));
+        gm_kept_close(machine.kept);
+        uv_run(&loop, UV_RUN_NOWAIT);
+    }
+    gm_kept_settle(machine.kept);
+    assert_true(tries > 20);
+}
+
+static void test_lacks(int without)
+{
+    for (uint32_t id = 0; id < 3; id++)
+        program(id);
+    strcpy(before.records[1].group, "g");
+    before.records[1].is_group_said = 1;
+    gm_kept_drop(before.kept, GM_KEPT_LEASE, 0, 2); /* it is found by its number */
+    die();
+    try_out(without);
+    for (uint32_t id = 0; id < 3; id++) {
+        assert_non_null(find(id));
+        assert_null(find(id)->refusal);
+        atomic_store(&before.words[id]->refused, 10 + id);
+        assert_int_equal(atomic_load(&machine.clients[id]->stat->refused), 10 + id);
+        assert_true(is_kept_as(id, &before.records[id]));
+    }
+    assert_int_equal(told.restart.taken, 3);
+    assert_true(told.restart.cut == 0 && told.restart.ended == 0 && told.restart.broken == 0);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    test_lacks(ENOMEM);
+}
+
+static void test_no_files(void **state)
+{
+    (void)state;
+    test_lacks(EMFILE);
 }
 
 static void test_rest_stays(void **state)
@@ -792,7 +940,7 @@ int main(void)
         TEST(gpu_lost),    TEST(states),     TEST(tries),
         TEST(replaced),    TEST(twice),      TEST(another_users),
         TEST(not_awaited), TEST(rest_stays), TEST(ended),
-        TEST(lies),
+        TEST(lies),        TEST(no_memory),  TEST(no_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

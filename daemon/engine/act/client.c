@@ -42,17 +42,21 @@ fail:
     return error;
 }
 
-/* The first bytes of the program's own area. The daemon that made it sealed its size: without that
- * the program could cut it off below this daemon. */
-static struct gm_stat *map_stat(int fd)
+/* The first bytes of the program's own area; NULL: it is none that can be used. The daemon that
+ * made it sealed its size: without that the program could cut it off below this daemon. 0; or
+ * -errno: it cannot be mapped now. */
+static int map_stat(int fd, struct gm_stat **stat)
 {
     const int seals = fcntl(fd, F_GET_SEALS);
     struct stat is;
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &is) != 0 ||
         is.st_size < (off_t)GM_STAT_BYTES)
-        return NULL;
-    void *memory = mmap(NULL, sizeof(struct gm_stat), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return memory == MAP_FAILED ? NULL : memory;
+        return 0;
+    void *memory = mmap(NULL, sizeof **stat, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        return errno == ENOMEM || errno == EAGAIN || errno == ENFILE ? -errno : 0;
+    *stat = memory;
+    return 0;
 }
 
 static void close_fd(int *fd)
@@ -204,9 +208,10 @@ int gm_client_reopen(struct gm_client **out, uint32_t id, const struct gm_client
     client->lost_at = now;
     client->lease = lease;
     client->fds[1] = stat;
-    client->stat = stat >= 0 ? map_stat(stat) : NULL;
+    int error = stat >= 0 ? map_stat(stat, &client->stat) : 0;
     const bool is_lost = client->stat == NULL;
-    int error = make_ctl(client);
+    if (error == 0)
+        error = make_ctl(client);
     if (error == 0 && is_lost) {
         close_fd(&client->fds[1]);
         error = make_stat(client);
@@ -214,11 +219,17 @@ int gm_client_reopen(struct gm_client **out, uint32_t id, const struct gm_client
     if (error == 0)
         error = keep(client);
     if (error) {
-        gm_client_drop(client);
+        gm_client_undo_reopen(client);
         return error;
     }
     *out = client;
     return is_lost;
+}
+
+void gm_client_undo_reopen(struct gm_client *client)
+{
+    client->kept = NULL;
+    gm_client_drop(client);
 }
 
 bool gm_client_return(struct gm_client *client, struct gm_session *session,

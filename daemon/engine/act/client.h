@@ -46,10 +46,12 @@ int gm_client_open(struct gm_client **client, uint32_t id, const struct gm_newco
  * session: its program has yet to come back. The stat area is the one that the program has mapped;
  * the ctl page is new, and its gate is closed. Both descriptors are this function's; -1: it is
  * lost. Returns 0; 1: the stat area is lost, so its program cannot come back; or -errno, and then
- * nothing is left.
+ * nothing is left here, and the keeper holds on to what it has.
  */
 int gm_client_reopen(struct gm_client **client, uint32_t id, const struct gm_client_record *record,
                      int stat, int lease, struct gm_kept *kept, uint64_t now);
+/* As if it had not been opened again: the client ends, and the keeper holds on likewise. */
+void gm_client_undo_reopen(struct gm_client *client);
 /*
  * Its program has come back, and says that of itself. From now on it is connected; WELCOME is next.
  * False: it says what cannot be, and nothing has changed.
