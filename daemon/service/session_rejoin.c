@@ -16,26 +16,34 @@ static const struct gm_lost *find(const struct gm_session *session, uint32_t app
     return takeover ? takeover->find(takeover->arg, app) : NULL;
 }
 
-/* Why the peer is not that program. NULL: it is. */
+/* Why the peer is not that program, with what to tell it: GM_REFUSE_UNKNOWN it takes for good.
+ * NULL: it is. */
 static const char *judge(const struct gm_session *session, const struct gm_lost *lost,
-                         const struct gm_msg_rejoin *body)
+                         const struct gm_msg_rejoin *body, enum gm_refusal *reason)
 {
+    *reason = GM_REFUSE_UNKNOWN;
     if (!lost)
         return "this daemon has taken over no program with that number";
     if (lost->uid != session->uid)
         return "the program with that number is another user's";
-    if (lost->pid != session->pid || lost->started != gm_process_started(session->pid))
+    const uint64_t started = gm_process_started(session->pid);
+    if (lost->pid == session->pid && started == 0 && lost->started != 0) {
+        *reason = GM_REFUSE_FULL;
+        return "the daemon cannot look at its process now";
+    }
+    if (lost->pid != session->pid || lost->started != started)
         return "the program with that number is another process";
     if (lost->nonce[0] != body->nonce[0] || lost->nonce[1] != body->nonce[1])
         return "the program with that number was told another nonce";
     return lost->refusal;
 }
 
-static void refuse(struct gm_session *session, uint32_t app, const char *why)
+static void refuse(struct gm_session *session, uint32_t app, enum gm_refusal reason,
+                   const char *why)
 {
     char text[sizeof((struct gm_msg_refused){0}).text];
     snprintf(text, sizeof text, "app %u cannot come back: %s", app, why);
-    gm_session_end(session, GM_REFUSE_UNKNOWN, text);
+    gm_session_end(session, reason, text);
 }
 
 void gm_rejoin_begin(struct gm_session *session, const struct gm_msg_rejoin *body)
@@ -45,9 +53,10 @@ void gm_rejoin_begin(struct gm_session *session, const struct gm_msg_rejoin *bod
         return;
     }
     const struct gm_lost *lost = find(session, body->app);
-    const char *why = judge(session, lost, body);
+    enum gm_refusal reason;
+    const char *why = judge(session, lost, body, &reason);
     if (why) {
-        refuse(session, body->app, why);
+        refuse(session, body->app, reason, why);
         return;
     }
     session->rejoining = calloc(1, sizeof *session->rejoining);
@@ -58,22 +67,22 @@ void gm_rejoin_begin(struct gm_session *session, const struct gm_msg_rejoin *bod
     session->rejoining->body = *body;
 }
 
-/* Add what the message says. False: it holds more than there is, or there is no memory. */
-static bool collect(struct gm_rejoining *rejoining, uint32_t most,
-                    const struct gm_wire_message *message)
+/* Add what the message says. 0; -EPROTO: it holds more than there is; or -ENOMEM. */
+static int collect(struct gm_rejoining *rejoining, uint32_t most,
+                   const struct gm_wire_message *message)
 {
     if (message->count > most || rejoining->n > most - message->count)
-        return false;
+        return -EPROTO;
     if (message->count == 0)
-        return true;
+        return 0;
     const size_t bytes = ((size_t)rejoining->n + message->count) * sizeof *rejoining->holds;
     struct gm_holds_entry *holds = realloc(rejoining->holds, bytes);
     if (!holds)
-        return false;
+        return -ENOMEM;
     memcpy(holds + rejoining->n, message->entries, message->count * sizeof *holds);
     rejoining->holds = holds;
     rejoining->n += message->count;
-    return true;
+    return 0;
 }
 
 bool gm_rejoin_holds(struct gm_session *session, const struct gm_wire_message *message)
@@ -83,11 +92,18 @@ bool gm_rejoin_holds(struct gm_session *session, const struct gm_wire_message *m
     const uint32_t app = rejoining->body.app;
     char text[128];
     const struct gm_lost *lost = find(session, rejoining->body.app);
-    const char *why = judge(session, lost, &rejoining->body); /* others may have come meanwhile */
-    if (!why && !collect(rejoining, lost->most_holds, message))
+    enum gm_refusal reason;
+    /* Others may have come meanwhile. */
+    const char *why = judge(session, lost, &rejoining->body, &reason);
+    int error = why ? 0 : collect(rejoining, lost->most_holds, message);
+    if (error == -EPROTO)
         why = "it holds more than there is";
+    if (error == -ENOMEM) {
+        reason = GM_REFUSE_FULL;
+        why = "the daemon has no memory for what it says";
+    }
     if (why) {
-        refuse(session, rejoining->body.app, why);
+        refuse(session, app, reason, why);
         return false;
     }
     if (((const struct gm_msg_holds *)message->body)->is_last == 0)
@@ -96,13 +112,11 @@ bool gm_rejoin_holds(struct gm_session *session, const struct gm_wire_message *m
         .session = session, .body = &rejoining->body, .holds = rejoining->holds, .n = rejoining->n};
     const uint64_t waited = gm_now() - lost->since;
     snprintf(session->name, sizeof session->name, "%s", lost->name);
-    const int error = takeover->rejoin(takeover->arg, lost, &who, text, sizeof text);
-    if (error == -ENOMEM) /* it may try again */
-        gm_session_end(session, GM_REFUSE_FULL, text);
-    else if (error)
-        refuse(session, app, text);
-    if (error)
+    error = takeover->rejoin(takeover->arg, lost, &who, text, sizeof text);
+    if (error) { /* if it is not to blame, it may try again */
+        refuse(session, app, error == -EPROTO ? GM_REFUSE_UNKNOWN : GM_REFUSE_FULL, text);
         return false;
+    }
     session->app = app;
     gm_session_say(session, GM_LOG_INFO, "is back, %.1f s after this daemon took it over",
                    (double)waited / (double)GM_S);

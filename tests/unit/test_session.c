@@ -46,7 +46,7 @@ static void test_peer_dies_with_unread_messages(void **state)
 
 static struct gm_lost lost;     /* the one that has not come yet; */
 static bool is_lost;            /* ... there is one */
-static bool is_unwelcome;       /* ... and what it holds is wrong */
+static int unwelcome;           /* ... and what it holds is wrong, or cannot be looked at: -errno */
 static struct gm_rejoiner came; /* what it said */
 static struct gm_holds_entry came_with[600];
 
@@ -61,9 +61,9 @@ static int take_lost(void *arg, const struct gm_lost *who, const struct gm_rejoi
 {
     struct gm_msg_welcome body = {.app = who->app};
     assert_ptr_equal(arg, &lost);
-    if (is_unwelcome) {
+    if (unwelcome) {
         snprintf(why, why_size, "it holds what it never got");
-        return -EINVAL;
+        return unwelcome;
     }
     came = *rejoiner;
     assert_true(came.n <= 600);
@@ -91,7 +91,7 @@ static struct gm_msg_rejoin expect_program(void)
 {
     control.takeover = &takeover;
     is_lost = true;
-    is_unwelcome = false;
+    unwelcome = 0;
     lost = (struct gm_lost){.app = 2,
                             .pid = getpid(),
                             .started = gm_process_started(getpid()),
@@ -220,7 +220,7 @@ static void test_rejoin_of_others(void **state)
     say_holds(peer, 0, 91, true);
     expect_refused(peer, GM_REFUSE_UNKNOWN, "more than there is");
     peer = say_rejoin(&body);
-    is_unwelcome = true;
+    unwelcome = -EPROTO;
     say_holds(peer, 0, 1, true);
     expect_refused(peer, GM_REFUSE_UNKNOWN, "it holds what it never got");
     lost.refusal = "its session had ended before";
@@ -237,6 +237,58 @@ static void test_rejoin_of_others(void **state)
     expect_refused(say_rejoin(&body), GM_REFUSE_UNKNOWN, "taken over no program");
     assert_int_equal(engine.joins, 0);
     assert_int_equal(gm_sessions_apps(sessions), 0);
+}
+
+/* What the daemon lacks now is nothing that the program takes for good: it may try again. */
+static bool is_blind, is_without_memory;
+
+uint64_t __real_gm_process_started(pid_t pid);
+uint64_t __wrap_gm_process_started(pid_t pid);
+uint64_t __wrap_gm_process_started(pid_t pid)
+{
+    return is_blind ? 0 : __real_gm_process_started(pid);
+}
+
+void *__real_realloc(void *memory, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+void *__wrap_realloc(void *memory, size_t size)
+{
+    return is_without_memory ? NULL : __real_realloc(memory, size);
+}
+
+static void test_rejoin_not_now(void **state)
+{
+    static const int lacks[] = {-ENOMEM, -EPIPE, -EMFILE};
+    struct gm_msg_rejoin body = expect_program();
+    (void)state;
+    is_blind = true;
+    expect_refused(say_rejoin(&body), GM_REFUSE_FULL, "cannot look at its process now");
+    is_blind = false;
+    int peer = say_rejoin(&body);
+    is_blind = true;
+    say_holds(peer, 0, 1, true);
+    turn(2);
+    is_blind = false;
+    expect_refused(peer, GM_REFUSE_FULL, "cannot look at its process now");
+    peer = say_rejoin(&body);
+    is_without_memory = true;
+    say_holds(peer, 0, 1, true);
+    turn(2);
+    is_without_memory = false;
+    expect_refused(peer, GM_REFUSE_FULL, "no memory for what it says");
+    for (unsigned i = 0; i < 3; i++) {
+        unwelcome = lacks[i];
+        peer = say_rejoin(&body);
+        say_holds(peer, 0, 1, true);
+        expect_refused(peer, GM_REFUSE_FULL, "it holds what it never got");
+    }
+    unwelcome = 0;
+    peer = say_rejoin(&body);
+    say_holds(peer, 0, 1, true);
+    turn(2);
+    expect(peer, GM_SESSION_NEW, GM_MSG_WELCOME);
+    close(peer);
+    turn(2);
 }
 
 /* Who began last has had all the time that there is. */
@@ -815,6 +867,7 @@ int main(void)
         SESSION(test_rejoin),
         SESSION(test_rejoin_of_others),
         SESSION(test_rejoin_again),
+        SESSION(test_rejoin_not_now),
         SESSION(test_hello_of_lost),
         SESSION(test_late),
         SESSION(test_versions),

@@ -1,3 +1,4 @@
 # Sessions and the listening socket, in front of an engine that the test itself plays.
 target_link_libraries(test_session PRIVATE gm_service)
-target_link_options(test_session PRIVATE -Wl,--wrap=clock_gettime -Wl,--wrap=close)
+target_link_options(test_session PRIVATE -Wl,--wrap=clock_gettime -Wl,--wrap=close
+  -Wl,--wrap=gm_process_started -Wl,--wrap=realloc)
