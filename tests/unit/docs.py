@@ -1,6 +1,7 @@
 """docs.py SOURCE BUILD: the pages say what the programs have.
 
 - daemon/README.md has a row for each option of gpumuxd, with its default, and for each command of mux-ctl, and no others
+- daemon/README.md names each member of what --json prints
 - shim/README.md has a row for each variable of the environment that libgpumux(7) has (test_manual.sh: those of the code)
 - docs/troubleshooting.md has a row for each check of mux-ctl doctor, and no other
 - docs/containers.md has a row for each word of Slurm's --gpumux, and no other
@@ -58,6 +59,17 @@ told = set()
 for row in re.findall(r"^\| (`mux-ctl [^|]*(?:\\\|[^|]*)*)\|", page, re.M):
     told |= set(re.findall(r"`(?:mux-ctl )?([a-z]+)[` ]", row))
 compare("daemon/README.md, commands:", told, known)
+
+# --- members of JSON ---
+known = set()
+for path in ("views/status.c", "ctl/doctor.c", "ctl/ps.c", "ctl/samples.c", "ctl/unshared.c"):
+    found = re.findall(r'(?:cJSON_Add\w+ToObject|add_\w+)\(\s*[\w>.-]+,\s*"([a-z_]+)"', read(f"daemon/{path}"))
+    known |= set(found)
+    if len(found) < 6:
+        wrong.append(f"daemon/{path}: only {len(found)} members are found")
+known |= {name for name in re.findall(r'ToObject\(root, "([a-z_]+)"', read("daemon/service/control.c"))} - {"started_s"} # of HELLO
+wrong.extend(f"daemon/README.md, members: lacks {name}"
+             for name in sorted(known - set(re.findall(r"`([a-z_]+)(?:\[\])?`", page))))
 
 # --- variables ---
 known = set(re.findall(r"GPUMUX_[A-Z_]+", read("man/libgpumux.7")))
