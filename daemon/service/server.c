@@ -37,6 +37,12 @@ struct gm_server {
 
 /* ---- claiming ------------------------------------------------------------------------------ */
 
+static const char *else_where(bool is_user)
+{
+    return is_user ? "set XDG_RUNTIME_DIR to a directory of yours"
+                   : "run as a user who may, or use --user";
+}
+
 static int take_lock(struct gm_server *server, char *why, size_t size)
 {
     const char *path = server->address.sun_path;
@@ -61,9 +67,9 @@ static int take_lock(struct gm_server *server, char *why, size_t size)
                  path);
     else
         snprintf(why, size,
-                 "the socket %s cannot be made: cannot write in its directory: %s; run as a user "
-                 "who may, or use --user, or choose another --socket",
-                 path, strerror(-fd));
+                 "the socket %s cannot be made: cannot write in its directory: %s; %s, or choose "
+                 "another --socket",
+                 path, strerror(-fd), else_where(server->is_user));
     return fd;
 }
 
@@ -101,8 +107,9 @@ static int check_path(const char *path, char *why, size_t size)
 }
 
 /* Make the directory of the path, one level. An existing one stays as it is. */
-static int make_dir(const char *path, mode_t mode, char *why, size_t size)
+static int make_dir(const char *path, bool is_user, char *why, size_t size)
 {
+    const mode_t mode = is_user ? MODE_DIR_USER : MODE_DIR_SYSTEM;
     char dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
     snprintf(dir, sizeof dir, "%s", path);
     char *slash = strrchr(dir, '/');
@@ -114,9 +121,8 @@ static int make_dir(const char *path, mode_t mode, char *why, size_t size)
         if (error == -EEXIST)
             return 0;
         snprintf(why, size,
-                 "the socket's directory %s cannot be made: %s; run as root, or use --user, or "
-                 "choose another --socket",
-                 dir, strerror(-error));
+                 "the socket's directory %s cannot be made: %s; %s, or choose another --socket",
+                 dir, strerror(-error), else_where(is_user));
         return error;
     }
     if (chmod(dir, mode)) { /* the umask may have removed bits */
@@ -155,8 +161,7 @@ int gm_server_claim(struct gm_server **result, const struct gm_server_config *co
     snprintf(server->lock_path, sizeof server->lock_path, "%s.lock", config->path);
 
     if (config->is_default_dir) {
-        error = make_dir(config->path, config->is_user ? MODE_DIR_USER : MODE_DIR_SYSTEM, why,
-                         why_size);
+        error = make_dir(config->path, config->is_user, why, why_size);
         if (error)
             goto free_server;
     }

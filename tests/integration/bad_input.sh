@@ -88,6 +88,8 @@ what="malformed number"
 refuses "--max-apps: \"many\" is not a number" --socket "$place" --max-apps many
 what="--user without XDG_RUNTIME_DIR"
 expect 1 "--user needs XDG_RUNTIME_DIR" env -u XDG_RUNTIME_DIR "$daemon" --user
+what="--user where XDG_RUNTIME_DIR leads nowhere"
+expect 1 "set XDG_RUNTIME_DIR to a directory of yours" env XDG_RUNTIME_DIR="$dir/nowhere/else" "$daemon" --user
 what="status without a daemon, and no place for one of the user's"
 [ -e /run/gpumux/gpumux.sock ] ||
     expect 3 "which says what to set" env -u XDG_RUNTIME_DIR -u GPUMUX_SOCKET "$ctl" status
