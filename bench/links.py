@@ -4,8 +4,8 @@
 --programs programs (bench/app), as many on each GPU as can be, together need --need times the budgets. All of them rewrite all of
 their memory without a pause, and turns are short (--quantum), so that every GPU switches all the time. Measured for --run:
 
-  decisions   how long scheduler and planner take each time (processor time), and how long the loop then works on what follows from
-              that, as the daemon counts them: gpus[].decision_times and pass_times of mux-ctl status --json
+  decisions   the time that passes each time while scheduler and planner decide, and while the loop works on what follows from that,
+              as the daemon counts them: gpus[].decision_times and pass_times of mux-ctl status --json
   bytes       what crosses each GPU's link, by mux-ctl trace record: in the moments when every GPU has copies under way in both
               directions, and over all of the time
 

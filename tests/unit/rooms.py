@@ -55,9 +55,10 @@ FORBIDDEN = [
 # A file, what its code may not name, and why.
 NAMES = [
     (r"daemon/engine/step/.*",
-     r"\b(?:uv_\w+|cu[A-Z]\w+|outlet\s*(?:\.|->)\s*(?:send|end|keep|event|stop_of)|clock_gettime|time|getrandom|syscall|gm_now|gm_thread_time|"
+     r"\b(?:uv_\w+|cu[A-Z]\w+|outlet\s*(?:\.|->)\s*(?:send|end|keep|event|stop_of)|clock_gettime|time|getrandom|syscall|gm_now|gm_stopwatch|"
      r"gm_log\w*|gm_(?:mover|hasher|cuda|alarm|claim|frames|limits)_\w+|gm_(?:hostpool|stores)_(?:want|make|trim|copy|open)\w*)\s*\(",
      "the step knows no clock, log, session, loop or driver: daemon/engine/act/ does that"),
+    (r"daemon/.*", r"\bgm_thread_time\(", "the daemon shows for how long others wait: that is elapsed time"),
     (r".*", r"\bsnprintf\([^,;]*\+|\+=\s*(?:\(\w+\)\s*)?snprintf\(",
      "text is put together with gm_text_add (common/text.h), which stays within bounds"),
 ]
@@ -240,6 +241,7 @@ PLANTS = [  # a file, what is written at its end, and what must be said of it
     ("daemon/engine/step/spares.c", '#include "daemon/engine/step/run.h"', "daemon/engine/step/spares -> daemon/engine/step/run"),
     ("daemon/engine/state/groups.c", '#include "daemon/engine/act/say.h"', "daemon/engine/state/ may not use daemon/engine/act/"),
     ("daemon/engine/step/hints.c", "void gm_planted(struct gm_engine *e)\n{\n    e->now = gm_now();\n}", "names gm_now: the step knows no clock"),
+    ("daemon/engine/act/device.c", "int gm_planted(void)\n{\n    return gm_thread_time() > 0;\n}", "names gm_thread_time: the daemon shows"),
     ("daemon/engine/step/gates.c", "void gm_planted(struct gm_engine *e)\n{\n    e->config.outlet.send(0, 0, 0, 0, 0, 0, 0);\n}",
      "names outlet.send: the step knows"),
     ("daemon/engine/step/memory.c", "void gm_planted(struct gm_engine *e)\n{\n    gm_hostpool_want(&e->pool, 0);\n}",

@@ -45,7 +45,7 @@ static struct gm_rules rules;
 static unsigned notes;
 static char why[256];
 
-uint64_t gm_engine_spent(void)
+uint64_t gm_engine_stopwatch(void)
 {
     return 0;
 }

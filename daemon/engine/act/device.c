@@ -17,9 +17,9 @@ bool gm_engine_ask_device(const struct gm_engine *engine, uint64_t *free_bytes, 
     return result == CUDA_SUCCESS;
 }
 
-uint64_t gm_engine_spent(void)
+uint64_t gm_engine_stopwatch(void)
 {
-    return gm_thread_time();
+    return gm_stopwatch();
 }
 
 const char *gm_engine_error_text(const struct gm_engine *engine, CUresult result)

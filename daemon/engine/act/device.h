@@ -18,7 +18,7 @@ enum gm_why gm_engine_ask_stop(const struct gm_engine *engine, uint32_t app);
 /* Numbers that nobody can guess. False: there are none. */
 bool gm_engine_draw_nonce(uint64_t nonce[2]);
 
-/* Processor time of the thread so far, in nanoseconds: what planning takes is shown. */
-uint64_t gm_engine_spent(void);
+/* Nanoseconds, to tell how long something took: what deciding takes is shown. */
+uint64_t gm_engine_stopwatch(void);
 
 #endif

@@ -16,7 +16,7 @@ void gm_engine_again(struct gm_engine *engine);
 void gm_engine_call(struct gm_engine *engine);
 /* Have an event of its own come at this time, if none comes before. */
 void gm_engine_wake_at(struct gm_engine *engine, uint64_t at);
-/* Scheduler or planner took so much processor time. */
+/* Scheduler or planner took so long. */
 void gm_engine_count_deciding(struct gm_engine *engine, uint64_t ns);
 /* ... since this was last asked; 0: nothing was decided. */
 uint64_t gm_engine_take_deciding(struct gm_engine *engine);

@@ -82,9 +82,9 @@ static void take_decision(struct gm_engine *engine)
 
 static void step(struct gm_engine *engine, const struct gm_sched_event *event)
 {
-    const uint64_t begin = gm_engine_spent();
+    const uint64_t begin = gm_engine_stopwatch();
     int fault = gm_sched_step(engine->sched, engine->now, event, &engine->decided);
-    gm_engine_count_deciding(engine, gm_engine_spent() - begin);
+    gm_engine_count_deciding(engine, gm_engine_stopwatch() - begin);
     if (fault)
         gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_FAULT,
                                                   .app = GM_NONE,

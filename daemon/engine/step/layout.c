@@ -189,7 +189,7 @@ static void bring_up(struct gm_engine *engine, const struct gm_plan_input *input
 
 void gm_engine_plan(struct gm_engine *engine)
 {
-    const uint64_t begin = gm_engine_spent();
+    const uint64_t begin = gm_engine_stopwatch();
     struct gm_layout *layout = &engine->layout;
     struct gm_plan_input input = {.layout = layout};
     const uint32_t n = list_apps(engine, false);
@@ -218,7 +218,7 @@ void gm_engine_plan(struct gm_engine *engine)
         bring_up(engine, &input, lacks_pinned(engine) + GM_CHUNK_MAX);
     tell_plan(engine);
     gm_engine_begin_moves(engine);
-    const uint64_t took = gm_engine_spent() - begin;
+    const uint64_t took = gm_engine_stopwatch() - begin;
     engine->parts.planned_ns += took;
     gm_engine_count_deciding(engine, took);
 }
