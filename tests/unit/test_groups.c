@@ -229,6 +229,55 @@ static void test_room(void **state)
     assert_int_equal(gm_group_unite(a, c), GM_UNION_MADE);
 }
 
+/* It is of a daemon before, and has what the ledger says. */
+static void lose(struct gm_client *client)
+{
+    client->session = NULL;
+    client->lost_at = 1;
+    for (uint32_t i = 0; i < GPUS; i++)
+        if (client->engines[i]) {
+            engines[i].apps[client->id].session = NULL;
+            engines[i].apps[client->id].state = GM_APP_LOST;
+        }
+}
+
+/* Who has yet to come back counts with what it needs. */
+static void test_awaited(void **state)
+{
+    (void)state;
+    struct gm_client *a = make(0, 1000, NULL), *b = make(1, 1000, NULL), *c = make(2, 1000, NULL);
+    enter(a, 0, 40 * MIB);
+    enter(b, 0, 32 * MIB);
+    enter(b, 1, 0);
+    enter(c, 0, 16 * MIB);
+    lose(a);
+    lose(c);
+    assert_int_equal(gm_group_unite(b, a), GM_UNION_LARGE);
+    assert_int_equal(gm_group_unite(b, c), GM_UNION_MADE);
+    /* One that uses two GPUs is known to, before it is back. */
+    struct gm_client *d = make(3, 1000, NULL), *e = make(4, 1000, NULL);
+    enter(d, 0, 0);
+    enter(d, 1, 0);
+    enter(e, 0, 0);
+    lose(d);
+    assert_int_equal(gm_group_unite(e, d), GM_UNION_MADE);
+}
+
+/* Who cannot come back runs without this daemon, or ends: nobody's turn is its. */
+static void test_cut(void **state)
+{
+    (void)state;
+    struct gm_client *a = make(0, 1000, "left"), *b = make(1, 1000, NULL);
+    enter(a, 0, 0);
+    enter(b, 1, 0);
+    lose(b);
+    b->is_cut = true;
+    assert_int_equal(gm_group_unite(a, b), GM_UNION_NONE);
+    assert_ptr_not_equal(a->group, b->group);
+    b->is_cut = false;
+    assert_int_equal(gm_group_unite(a, b), GM_UNION_MADE);
+}
+
 /* Who runs goes on, and who was to yield in its own group still is. */
 static void test_rounds(void **state)
 {
@@ -250,8 +299,15 @@ static void test_rounds(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        TEST(test_two_gpus),         TEST(test_apart), TEST(test_kin),  TEST(test_kin_of_both),
-        TEST(test_kin_without_room), TEST(test_names), TEST(test_room), TEST(test_rounds)};
+    const struct CMUnitTest tests[] = {TEST(test_two_gpus),
+                                       TEST(test_apart),
+                                       TEST(test_kin),
+                                       TEST(test_kin_of_both),
+                                       TEST(test_kin_without_room),
+                                       TEST(test_names),
+                                       TEST(test_room),
+                                       TEST(test_awaited),
+                                       TEST(test_cut),
+                                       TEST(test_rounds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

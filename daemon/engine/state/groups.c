@@ -20,7 +20,7 @@ static const struct gm_client *first_living(const struct gm_group *group)
     return client;
 }
 
-/* Nobody is in it any more who is connected, or may be again. */
+/* Nobody is in it any more who is connected, or who runs without this daemon. */
 static bool is_over(const struct gm_group *group)
 {
     const struct gm_client *client = group->clients;
@@ -188,13 +188,20 @@ const struct gm_client *gm_group_stopped(const struct gm_group *group)
 
 /* ---- unions ---- */
 
+/* It is an app of this engine, or will be when it has come back. */
+static bool is_expected(const struct gm_engine *engine, const struct gm_client *client)
+{
+    const struct gm_app *app = &engine->apps[client->id];
+    return app->session || (app->state == GM_APP_LOST && !client->is_cut);
+}
+
 /* What its members need on the GPU of that index. */
 static uint64_t needed_on(const struct gm_group *group, uint32_t index)
 {
     uint64_t bytes = 0;
     for (const struct gm_client *client = group->clients; client; client = client->next) {
         const struct gm_engine *engine = client->engines[index];
-        if (engine && engine->apps[client->id].session)
+        if (engine && is_expected(engine, client))
             bytes += gm_room_promised(engine->table, client->id);
     }
     return bytes;
@@ -204,7 +211,7 @@ static uint64_t needed_on(const struct gm_group *group, uint32_t index)
 static const struct gm_engine *engine_on(const struct gm_group *group, uint32_t index)
 {
     for (const struct gm_client *client = group->clients; client; client = client->next)
-        if (client->engines[index] && client->session)
+        if (client->engines[index] && is_expected(client->engines[index], client))
             return client->engines[index];
     return NULL;
 }
@@ -239,7 +246,7 @@ enum gm_union gm_group_unite(const struct gm_client *client, const struct gm_cli
 {
     struct gm_group *group = client->group, *other = partner->group;
     bool has_room;
-    if (group == other || client->uid != partner->uid)
+    if (group == other || client->uid != partner->uid || client->is_cut || partner->is_cut)
         return GM_UNION_NONE;
     if (count_gpus(group, other, &has_room) < 2) {
         join_kin(group, other);

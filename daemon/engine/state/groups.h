@@ -91,7 +91,8 @@ enum gm_union {
  * `client` has memory of `partner` mapped. So their groups become one, if they use several GPUs
  * between them: their kernels may wait for each other there, and then must run at the same time. On
  * one GPU kernels of two processes take turns on the plain driver, too: they cannot rely on it, and
- * together they would have one budget instead of two. Clients of two users stay apart. The group of
+ * together they would have one budget instead of two. Clients of two users stay apart, and so does
+ * one that cannot come back to this daemon: it waits for nobody's turn. The group of
  * `app` keeps its name, else that of `owner`; one without a name is called by the pid of its first
  * client. Nobody yields for that. Each engine follows at its next step (gm_engine_gather_groups).
  * Those that use one GPU so far stay kin, to be looked at when one comes to another GPU.
