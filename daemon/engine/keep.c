@@ -48,11 +48,20 @@ static void fill_turns(struct gm_client_record *record, const struct gm_engine *
     record->turns[index].charged_ns = account.charged_ns;
 }
 
+static void fill_group(struct gm_client_record *record, const struct gm_group *group)
+{
+    record->group_of = group->clients->id;
+    record->is_group_said = group->all != NULL;
+    memset(record->group, 0, sizeof record->group);
+    memcpy(record->group, group->name, strlen(group->name));
+}
+
+/* All of it holds on but with whom it runs: others may open its memory before it is back. */
 void gm_keep_lost(struct gm_keep *keep, const struct gm_client *client,
                   const struct gm_client_record *record)
 {
     struct gm_client_record is = *record;
-    is.group_of = client->group->clients->id;
+    fill_group(&is, client->group);
     gm_clients_write(&keep->clients, client->id, &is);
 }
 
@@ -70,8 +79,6 @@ void gm_keep_client(struct gm_keep *keep, const struct gm_client *client)
                                       .uid = client->uid,
                                       .started = client->started,
                                       .nonce = {client->nonce[0], client->nonce[1]},
-                                      .group_of = client->group->clients->id,
-                                      .is_group_said = client->group->all != NULL,
                                       .is_gone = client->session == NULL,
                                       .epoch = client->epoch,
                                       .class = client->wishes.class,
@@ -81,7 +88,7 @@ void gm_keep_client(struct gm_keep *keep, const struct gm_client *client)
                                                (client->is_admin ? GM_CLIENT_IS_ADMIN : 0),
                                       .cap = client->wishes.cap};
     memcpy(record.name, client->name, strlen(client->name));
-    memcpy(record.group, client->group->name, strlen(client->group->name));
+    fill_group(&record, client->group);
     for (uint32_t i = GM_GPUS_MAX; i-- > 0;) {
         const struct gm_engine *engine = client->engines[i];
         if (!engine)

@@ -716,6 +716,15 @@ static void test_groups(void **state)
     assert_int_equal(gm_clients_read(&machine.keep.clients, 4, &now), GM_LEDGER_IS);
     assert_int_equal(now.group_of, 3);
 
+    /* Who is of the group by now, as another one opened its memory, is of it for the next daemon.
+     */
+    gm_group_remove(is[5]);
+    assert_int_equal(gm_group_add(is[0]->group, is[5]), 0);
+    gm_keep_client(&machine.keep, is[5]);
+    assert_int_equal(gm_clients_read(&machine.keep.clients, 5, &now), GM_LEDGER_IS);
+    assert_string_equal(now.group, "g");
+    assert_true(now.is_group_said == 1 && now.group_of == 0 && now.epoch == 75);
+
     /* A newcomer of that name joins those who have yet to come. */
     struct gm_group *group = NULL;
     char why[128];
