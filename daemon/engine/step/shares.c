@@ -419,6 +419,13 @@ void gm_engine_unite(struct gm_engine *engine, uint32_t id, const struct gm_clie
                                                          .group = gm_group_name(client->group)}});
 }
 
+void gm_engine_unite_owners(struct gm_engine *engine, uint32_t id)
+{
+    for (const struct gm_open *open = engine->opens; open; open = open->next)
+        if (open->app == id && open->share->owner != GM_NONE)
+            gm_engine_unite(engine, id, engine->apps[open->share->owner].client);
+}
+
 void gm_engine_unite_kin(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_client *kin;

@@ -9,6 +9,9 @@ void gm_engine_share(struct gm_engine *engine, uint32_t app, const struct gm_msg
 void gm_engine_open_share(struct gm_engine *engine, uint32_t app, const struct gm_msg_open *open);
 /* The app has memory of the partner mapped, and may wait for it on the GPU: they run together. */
 void gm_engine_unite(struct gm_engine *engine, uint32_t app, const struct gm_client *partner);
+/* ... and all whose memory it has open: it is back, and what came of that the daemon before may not
+ * have told any more. */
+void gm_engine_unite_owners(struct gm_engine *engine, uint32_t app);
 /* The app has come to this GPU: those that it shares memory with may run with it from now on. */
 void gm_engine_unite_kin(struct gm_engine *engine, uint32_t app);
 /* Whether `app` has opened something at `va`. */

@@ -186,6 +186,7 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         break;
     case GM_INPUT_RETURN:
         gm_engine_app_returns(engine, input->app, input->back);
+        gm_engine_unite_owners(engine, input->app);
         gm_engine_unite_kin(engine, input->app);
         gm_engine_gather_groups(engine);
         break;

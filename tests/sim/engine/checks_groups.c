@@ -59,6 +59,21 @@ static void check_together(uint32_t team)
             (uint64_t)((machine.now - *since) / GM_MS));
 }
 
+/* Those of a team are of one group, also after a restart, when all are back that come soon and have
+ * asked again for what had no answer. */
+static void check_united(uint32_t team)
+{
+    const struct program *first = NULL;
+    for (uint32_t i = 1; i <= machine.n_programs; i++) {
+        const struct program *p = &machine.programs[i];
+        if (!is_member(p, team) || machine.now < machine.back_at + GM_S)
+            continue;
+        first = first ? first : p;
+        require(machine.daemon.clients[p->app]->group == machine.daemon.clients[first->app]->group,
+                "programs %u and %u of one team are of two groups", first->number, p->number);
+    }
+}
+
 void check_groups(void)
 {
     for (uint32_t i = 1; i <= machine.n_programs; i++) {
@@ -69,6 +84,8 @@ void check_groups(void)
             check_opening(p);
         p->was_quiet = app && app->client->state == GM_CLIENT_QUIET;
     }
-    for (uint32_t team = 1; team < TEAMS; team++)
+    for (uint32_t team = 1; team < TEAMS; team++) {
         check_together(team);
+        check_united(team);
+    }
 }

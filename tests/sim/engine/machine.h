@@ -346,6 +346,7 @@ struct machine {
     bool is_down;         /* ... is dead now, */
     bool is_coming;       /* ... or adopts what the one before had */
     uint64_t daemon_life; /* changes when it dies */
+    uint64_t back_at;     /* when a program was last taken over */
     const void *records;  /* of the clients of the one before */
     jmp_buf death_point;
     struct chance death; /* of its own */
@@ -358,9 +359,10 @@ struct machine {
     uint32_t users;
     struct {
         uint32_t uid;
-        bool is_tied;      /* its programs work only while all of them do, as with NCCL */
-        uint64_t split_at; /* since when a part of it runs without the rest; 0: none does */
-    } groups[TEAMS];       /* by team: first those with names, then one for each program */
+        bool is_tied;       /* its programs work only while all of them do, as with NCCL */
+        uint64_t split_at;  /* since when a part of it runs without the rest; 0: none does */
+        uint64_t united_in; /* by the daemon of that life it was made of others */
+    } groups[TEAMS];        /* by team: first those with names, then one for each program */
     bool has_sharing, has_groups;
     bool has_jobs;        /* jobs.c: programs begin with a piece that they may share */
     bool has_sizes;       /* rules and programs say who may be larger than the GPU */
@@ -533,8 +535,9 @@ extern const struct gm_engine_outlet scenario_outlet;
 void sleepers_run(void);
 /* evicts.c */
 void evicts_run(void);
-/* anew.c: how many of its scenes fail. */
+/* anew.c and kin.c: how many of their scenes fail. */
 int anew_run(void);
+int kin_run(void);
 
 /* program_asks.c, for jobs.c: it has all the memory that it is to have. */
 bool program_has_all(const struct program *p);

@@ -9,9 +9,10 @@
  * sim_engine --evicts           who is evicted leaves the GPU, and comes back (evicts.c)
  * sim_engine --jobs N [FROM]    N seeds of jobs on several GPUs (jobs.c)
  * sim_engine --deaths N [FROM]  N seeds in which the daemon dies, and another one comes (deaths.c),
- *                               without FROM --anew and the rare ones of them first;
+ *                               without FROM --anew, --kin and the rare ones of them first;
  *                               --count-deaths goes on after a failure, --death SEED shows one
  * sim_engine --anew             who says HELLO again may have mapped what it had before (anew.c)
+ * sim_engine --kin              who shares memory runs together under the next daemon, too (kin.c)
  * sim_engine --turns            how much of the GPU's time is used in turns (turns.c)
  *
  * machine.h says what is simulated, checks.c what must hold. A failure prints its seed.
@@ -122,6 +123,8 @@ int main(int argc, char **argv)
     }
     if (argc == 2 && strcmp(argv[1], "--anew") == 0)
         return anew_run();
+    if (argc == 2 && strcmp(argv[1], "--kin") == 0)
+        return kin_run();
     if (argc == 2 && strcmp(argv[1], "--turns") == 0) {
         turns_run();
         return 0;
@@ -146,7 +149,7 @@ int main(int argc, char **argv)
         }
         if (strcmp(argv[1], "--count") == 0)
             return count_failures(n, seed);
-        if (strcmp(argv[1], "--deaths") == 0 && argc == 3 && anew_run() != 0)
+        if (strcmp(argv[1], "--deaths") == 0 && argc == 3 && anew_run() + kin_run() != 0)
             return 1;
         if (strcmp(argv[1], "--deaths") == 0)
             return deaths_run(n, argc == 3 ? 0 : seed, false);
@@ -160,7 +163,7 @@ int main(int argc, char **argv)
         }
     }
     fprintf(stderr,
-            "usage: sim_engine [SEED | --rare | --sleepers | --evicts | --anew | --turns | "
+            "usage: sim_engine [SEED | --rare | --sleepers | --evicts | --anew | --kin | --turns | "
             "--jobs N [FROM] | --deaths N [FROM] | --count-deaths N [FROM] | --death SEED | "
             "--seeds N [FROM] | --count N [FROM]]\n");
     return 1;

@@ -212,6 +212,7 @@ static void go_on(struct program *p, struct gm_client *client, struct gm_holding
             gm_engine_return(machine.daemon.engines[i], client->id, has[i]);
     gm_keep_client(&machine.daemon.keep, client);
     machine.sums.back++;
+    machine.back_at = machine.now;
     ask_again(p);
 }
 

@@ -56,6 +56,8 @@ void program_unite(const struct program *p, const struct program *owner)
     const uint32_t gpus = gpus_of_team(team, &is_named) | gpus_of_team(other, &is_other_named);
     require(p->uid == owner->uid, "programs %u and %u of two users are to run together", p->number,
             owner->number);
+    if (team == other && machine.groups[team].united_in != machine.daemon_life)
+        return; /* a daemon before died and had not told that */
     require(team != other && !(is_named && is_other_named),
             "programs %u and %u are of the groups %u and %u, and are to be of one", p->number,
             owner->number, p->group, owner->group);
@@ -64,6 +66,7 @@ void program_unite(const struct program *p, const struct program *owner)
     machine.groups[team].is_tied = machine.groups[team].is_tied || machine.groups[other].is_tied ||
                                    draw_percent(&machine.odd, 60);
     machine.groups[team].split_at = 0;
+    machine.groups[team].united_in = machine.daemon_life;
     for (uint32_t i = 1; i <= machine.n_programs; i++)
         if (machine.programs[i].team == team || machine.programs[i].team == other) {
             machine.programs[i].team = team;

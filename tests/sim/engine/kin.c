@@ -1,0 +1,82 @@
+/*
+ * Two programs share memory on one GPU, so each has its turns alone, and the daemon dies. When one
+ * of them comes to another GPU, under the next daemon, they must run together.
+ */
+#include "tests/sim/engine/machine.h"
+
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PAGES = 24 };
+
+/* The second one comes to GPU 1 when its `gpus` say so. */
+static struct program *start(uint32_t number)
+{
+    struct program *p = &machine.programs[number];
+    program_start(p, false);
+    p->uid = 1000;
+    p->is_steady = true;
+    p->work = UINT64_MAX;
+    p->may_share = p->may_spare = false;
+    p->wishes = (struct gm_wishes){.class = 0};
+    p->gpus = 1;
+    p->most_pages[0] = p->most_pages[1] = PAGES;
+    return p;
+}
+
+static bool are_one(const struct program *a, const struct program *b)
+{
+    return machine.daemon.clients[a->app]->group == machine.daemon.clients[b->app]->group;
+}
+
+static void run(bool is_owner)
+{
+    const struct gm_engine_config config = {.budget = 128 * GM_MIB,
+                                            .pinned = 512 * GM_MIB,
+                                            .kept = kept_begin(),
+                                            .slice_ns = 100 * GM_MS,
+                                            .patience_ns = 60 * GM_S};
+    scenario_begin_jobs(&config, 1, 2, 2);
+    machine.unit = 8;
+    machine.has_sharing = machine.has_deaths = true;
+    struct program *owner = start(1), *opener = start(2);
+    while (!program_has_all(owner) || !program_has_all(opener) || !program_meet(owner, opener))
+        require(machine_step(30 * GM_S), "they do not share memory");
+    deaths_kill();
+    while (machine.is_down || owner->is_losing || opener->is_losing || owner->is_lost ||
+           opener->is_lost)
+        require(machine_step(60 * GM_S), "they do not come back");
+    require(!are_one(owner, opener), "they run together on one GPU");
+
+    struct program *comer = is_owner ? owner : opener;
+    comer->gpus |= 2;
+    while (!program_has_all(comer) || comer->unanswered > 0)
+        require(machine_step(90 * GM_S), "program %u does not come to GPU 1", comer->number);
+    require(are_one(owner, opener), "they share memory on two GPUs, and each runs alone");
+
+    machine.is_ending = true;
+    program_leave(owner);
+    program_leave(opener);
+    while (machine_step(300 * GM_S))
+        continue;
+    checks_nothing_left();
+    scenario_close();
+}
+
+int kin_run(void)
+{
+    int failed = 0;
+    for (int is_owner = 0; is_owner <= 1; is_owner++) {
+        int status = 0;
+        fflush(NULL);
+        const pid_t pid = fork();
+        if (pid == 0) {
+            run(is_owner);
+            _exit(0);
+        }
+        waitpid(pid, &status, 0);
+        failed += status != 0;
+    }
+    return failed;
+}
