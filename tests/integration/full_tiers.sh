@@ -22,12 +22,12 @@ round() {
     app late linked --bytes 2M --allocs 1 --iterations 1 --seed 9
     await late
     [ "$code" != 0 ] || fail "$round_name: late was given memory that there is not"
-    await_switches 16 # four turns of each
+    await_switches 8 # two turns of each
     for i in 1 2 3 4; do expect_pass "app$i"; done
     # What a program that gets no processor for a second has stays where it is.
     grep -q 'does not answer' "$dir/daemon.out" || ! grep -q 'cannot be brought in' "$dir/daemon.out" ||
         fail "$round_name: a switch came to a stop"
-    expect_switches 16
+    expect_switches 8
     expect_empty
     stop_daemon
 }
