@@ -18,7 +18,7 @@ extern "C" {
 enum gpumux_state {
     GPUMUX_ABSENT = 0, /* libgpumux.so is not preloaded */
     GPUMUX_COLD = 1,   /* it is, and waits for the first context, allocation or launch */
-    GPUMUX_SHARED = 2, /* connected: the GPU's memory and time are shared through gpumuxd */
+    GPUMUX_SHARED = 2, /* the GPU's memory and time are shared through gpumuxd, which may be away for now */
     GPUMUX_ALONE = 3,  /* no daemon, switched off, or lost: the program runs on the plain driver */
 };
 

@@ -514,13 +514,14 @@ void gm_machine_message(struct gm_machine *machine, uint32_t id,
     }
 }
 
-/* The program of that process, if it is of this user and says that it exported memory. */
+/* The program of that process, be it yet to come back to this daemon, if it is of this user and
+ * says that it exported memory. */
 static struct gm_client *find_exporter(struct gm_machine *machine, pid_t pid, uid_t uid)
 {
     for (uint32_t id = 0; id < machine->max_apps && pid > 0; id++) {
         struct gm_client *client = machine->clients[id];
-        if (client && client->session && client->pid == pid && client->uid == uid &&
-            atomic_load(&client->stat->exports) > 0)
+        if (client && (client->session || client->lost_at != 0) && client->pid == pid &&
+            client->uid == uid && atomic_load(&client->stat->exports) > 0)
             return client;
     }
     return NULL;

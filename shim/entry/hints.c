@@ -18,7 +18,7 @@ __attribute__((visibility("default"))) int gpumux_state_(void)
 {
     if (!gm_boot_is_over())
         return GPUMUX_COLD;
-    return gm_link_is_up() ? GPUMUX_SHARED : GPUMUX_ALONE;
+    return gm_link_has_daemon() ? GPUMUX_SHARED : GPUMUX_ALONE;
 }
 
 __attribute__((visibility("default"))) void gpumux_expect(uint64_t after_us, uint64_t for_us)

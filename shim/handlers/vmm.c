@@ -144,7 +144,7 @@ static CUresult gm_make_handle(struct gm_vmm_handle made, uint64_t *value)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     /* Lost meanwhile: the decision whether the program is whole did not include this handle. */
-    if (!gm_link_is_up())
+    if (!gm_link_has_daemon())
         goto lost;
     *value = handle->value;
     return CUDA_SUCCESS;
@@ -163,7 +163,7 @@ CUresult gm_on_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     bool is_here = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     int gpu = is_here ? gm_gpu_of(prop->location.id) : -1;
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    if (gpu >= 0 && gm_can_be_virtual(size, prop) && gm_link_is_up()) {
+    if (gpu >= 0 && gm_can_be_virtual(size, prop) && gm_link_has_daemon()) {
         struct gm_vmm_handle made = {
             .bytes = size, .device = prop->location.id, .gpu = gpu, .prop = *prop};
         uint64_t value;

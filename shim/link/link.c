@@ -52,6 +52,12 @@ static uint32_t gm_link_gpus;
 static uint64_t gm_link_budgets[GM_GPUS_MAX]; /* from WELCOME */
 static _Atomic bool gm_link_has_signal;       /* a signal came to a thread of a paused program */
 
+/* Whose memory this program has imported, in order; 0: no more. The daemon may die before it has
+ * read of them, or be away: the next one is told of all again. Those for which there is no room are
+ * told once. */
+#define GM_LINK_EXPORTERS 64u
+static _Atomic pid_t gm_link_exporters[GM_LINK_EXPORTERS];
+
 /* Link thread: chunks were mapped since the gate closed. The daemon may still be copying into them,
  * so their data may not be complete. */
 static bool gm_link_has_mapped;
@@ -88,14 +94,13 @@ void gm_link_shut(void)
 void gm_link_expect(uint64_t after_us, uint64_t for_us)
 {
     const struct gm_msg_expect expect = {.after_us = after_us, .for_us = for_us};
-    if (gm_link_is_up())
-        gm_post_tell(GM_MSG_EXPECT, &expect);
+    gm_post_tell(GM_MSG_EXPECT, &expect);
 }
 
 void gm_link_want(bool is_hurried)
 {
     const struct gm_msg_want want = {.is_hurried = is_hurried};
-    if (!gm_link_is_up())
+    if (!gm_link_has_daemon())
         return;
     gm_post_tell(GM_MSG_WANT, &want);
     if (is_hurried && atomic_load_explicit(&gm_link_ctl->is_paused, memory_order_relaxed) != 0) {
@@ -107,28 +112,36 @@ void gm_link_want(bool is_hurried)
 
 void gm_link_drained(const struct gm_msg_drained *drained)
 {
-    if (!gm_link_is_up())
-        return;
     gm_post_send(GM_MSG_DRAINED, drained);
 }
 
 void gm_link_quiet(const struct gm_msg_quiet *quiet)
 {
-    if (gm_link_is_up())
-        gm_post_send(GM_MSG_QUIET, quiet);
+    gm_post_send(GM_MSG_QUIET, quiet);
 }
 
 void gm_link_exported(void)
 {
-    if (gm_link_is_up())
+    if (gm_link_has_daemon())
         atomic_fetch_add(&gm_link_stat->exports, 1);
 }
 
-void gm_link_imported(pid_t exporter)
+static void gm_link_tell_import(pid_t exporter)
 {
     const struct gm_msg_imported imported = {.exporter = exporter};
-    if (gm_link_is_up())
-        gm_post_send(GM_MSG_IMPORTED, &imported);
+    gm_post_send(GM_MSG_IMPORTED, &imported);
+}
+
+/* Before it is told: a daemon that comes between is told twice, which changes nothing. */
+void gm_link_imported(pid_t exporter)
+{
+    pid_t known = 0;
+    for (uint32_t i = 0; i < GM_LINK_EXPORTERS && known != exporter; i++) {
+        known = 0;
+        if (atomic_compare_exchange_strong(&gm_link_exporters[i], &known, exporter))
+            break;
+    }
+    gm_link_tell_import(exporter);
 }
 
 pid_t gm_link_daemon(void)
@@ -335,6 +348,8 @@ static void gm_link_go_on(void)
     gm_link_is_new = true;
     gm_log(GM_LOG_WARN, "gpumuxd is back (pid %d): going on with it", (int)gm_link_daemon());
     gm_requests_go_on();
+    for (uint32_t i = 0; i < GM_LINK_EXPORTERS && atomic_load(&gm_link_exporters[i]) != 0; i++)
+        gm_link_tell_import(atomic_load(&gm_link_exporters[i]));
     if (atomic_load(&gm_link_stat->waiting) > 0)
         gm_link_want(false);
 }

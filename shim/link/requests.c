@@ -45,7 +45,7 @@ struct gm_request {
 
 static const struct gm_request_calls *gm_request_calls; /* written before the link thread starts */
 static uint32_t gm_request_gpus;
-static _Atomic bool gm_request_is_up; /* not GONE; written with the lock */
+static _Atomic bool gm_request_has_daemon; /* it is not GONE; written with the lock */
 
 /* Guards what follows. */
 static struct gm_lock gm_request_lock = GM_LOCK_INITIALIZER(GM_LOCK_LINK);
@@ -63,9 +63,9 @@ static struct gm_link_ahead {
     struct gm_msg_alloc alloc; /* cookie 0: none */
 } gm_link_aheads[GM_LINK_AHEAD];
 
-bool gm_link_is_up(void)
+bool gm_link_has_daemon(void)
 {
-    return atomic_load_explicit(&gm_request_is_up, memory_order_acquire);
+    return atomic_load_explicit(&gm_request_has_daemon, memory_order_acquire);
 }
 
 /* With the lock: the last one on the list, which is sent if somebody reads it. The post's lock
@@ -332,7 +332,7 @@ bool gm_requests_answer(const struct gm_wire_message *message)
 static void gm_request_turn(enum gm_requests_mode mode)
 {
     gm_request_mode = mode;
-    atomic_store(&gm_request_is_up, mode != GM_REQUESTS_GONE);
+    atomic_store(&gm_request_has_daemon, mode != GM_REQUESTS_GONE);
 }
 
 void gm_requests_open(const struct gm_request_calls *calls, uint32_t n_gpus)

@@ -53,7 +53,7 @@ bool gm_requests_answer(const struct gm_wire_message *message);
 void gm_requests_close(void);
 
 /* Whether there is a daemon to ask, be it away for the moment. */
-bool gm_link_is_up(void);
+bool gm_link_has_daemon(void);
 
 /* Like gm_link_alloc below, but only if there is plenty of room, and without waiting: the link
  * thread calls `ahead_came`. 0, or -errno if it will not: lost, or GM_LINK_AHEAD requests are open.

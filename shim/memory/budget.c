@@ -8,7 +8,7 @@
 
 bool gm_budget_left(int gpu, uint64_t *left, uint64_t *budget)
 {
-    if (gpu < 0 || gpu >= (int)GM_GPUS_MAX || !gm_link_is_up())
+    if (gpu < 0 || gpu >= (int)GM_GPUS_MAX || !gm_link_has_daemon())
         return false;
     const uint64_t used = gm_account_total(gpu);
     *budget = gm_link_budget((uint32_t)gpu);
@@ -18,7 +18,7 @@ bool gm_budget_left(int gpu, uint64_t *left, uint64_t *budget)
 
 bool gm_memory_held(int gpu, uint64_t *bytes, pid_t *holder)
 {
-    if (gpu < 0 || gpu >= (int)GM_GPUS_MAX || !gm_link_is_up())
+    if (gpu < 0 || gpu >= (int)GM_GPUS_MAX || !gm_link_has_daemon())
         return false;
     *bytes = gm_allocs_in_frames((uint32_t)gpu);
     *holder = gm_link_daemon();

@@ -114,14 +114,14 @@ bool gm_freed_put(const struct gm_alloc *alloc)
     if (alloc->kind != GM_ALLOC_CHUNKS || alloc->is_shared)
         return false;
     gm_lock(&gm_freed_lock);
-    const bool is_kept = gm_link_is_up() && gm_freed_add(&spare);
+    const bool is_kept = gm_link_has_daemon() && gm_freed_add(&spare);
     gm_unlock(&gm_freed_lock);
     return is_kept;
 }
 
 bool gm_freed_take(int32_t gpu, uint64_t span, uint64_t *va)
 {
-    if (!gm_freed_exist() || !gm_link_is_up())
+    if (!gm_freed_exist() || !gm_link_has_daemon())
         return false; /* perhaps nothing is mapped there any more */
     gm_lock(&gm_freed_lock);
     struct gm_freed *freed = gm_freed_list;

@@ -68,7 +68,7 @@ CUresult gm_obtain(struct gm_alloc alloc, enum gm_alloc_kind kind, uint64_t byte
      * The link thread decides from the map whether the program is whole when the daemon is lost. If
      * that came before the insertion, this memory was not asked about: do without it.
      */
-    if (!gm_link_is_up() && gm_allocs_take(alloc.va, &alloc) == GM_ALLOC_BASE)
+    if (!gm_link_has_daemon() && gm_allocs_take(alloc.va, &alloc) == GM_ALLOC_BASE)
         goto lost;
     *va = alloc.va;
     return CUDA_SUCCESS;

@@ -56,7 +56,7 @@ static CUresult gm_want_region(struct gm_want *want)
 {
     struct gm_pool *pool = want->pool;
     CUdeviceptr va = 0;
-    if (!gm_link_is_up())
+    if (!gm_link_has_daemon())
         return CUDA_ERROR_NOT_SUPPORTED;
     const uint64_t least = gm_chunk_round(want->bytes);
     uint64_t bytes = gm_pool_region(pool, least);

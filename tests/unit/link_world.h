@@ -669,9 +669,9 @@ static CUresult nothing(void *unused)
 static void lose_daemon(void)
 {
     close(peer);
-    for (int i = 0; i < 60000 && gm_link_is_up(); i++)
+    for (int i = 0; i < 60000 && gm_link_has_daemon(); i++)
         nap(1000);
-    CHECK(!gm_link_is_up());
+    CHECK(!gm_link_has_daemon());
     /* What the link thread is given now, it does after the rest of the loss. */
     CHECK(gm_work_run(nothing, NULL) == CUDA_SUCCESS);
 }
@@ -704,7 +704,7 @@ static void boot_live(void)
     pthread_join(thread, NULL);
     unlink(socket_path);
     CHECK(gm_boot() == GM_BOOT_LIVE);
-    CHECK(gm_link_is_up());
+    CHECK(gm_link_has_daemon());
     CHECK(atomic_load(&stat_area->contexts) == 1);
     current = (CUcontext)0x100;
 }

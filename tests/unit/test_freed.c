@@ -31,7 +31,7 @@ struct gm_stat *gm_gate_stat(void)
     return &stat_area;
 }
 
-bool gm_link_is_up(void)
+bool gm_link_has_daemon(void)
 {
     return is_up;
 }

@@ -225,7 +225,7 @@ static void hints(void)
     unsigned n = 20000;
     for (unsigned i = 0; i < n; i++) /* nobody reads: the socket is full after a few hundred */
         gm_link_expect(0, 1200);
-    CHECK(gm_link_is_up());
+    CHECK(gm_link_has_daemon());
     struct pollfd more = {.fd = peer, .events = POLLIN};
     unsigned found = 0;
     for (; poll(&more, 1, 0) == 1; found++)
@@ -275,9 +275,9 @@ static void nonsense(void)
     CUdeviceptr va = allocate(4 * MIB, NULL, true);
     int before = open_fds();
     send_nonsense(nonsense_kind);
-    for (int i = 0; i < 60000 && gm_link_is_up(); i++)
+    for (int i = 0; i < 60000 && gm_link_has_daemon(); i++)
         nap(1000);
-    CHECK(!gm_link_is_up());
+    CHECK(!gm_link_has_daemon());
     CHECK(open_fds() == before - GM_WIRE_FDS - 1); /* what was kept for fds is given back */
     CHECK(submit() == CUDA_SUCCESS);
     CHECK(gm_on_cuMemFree_v2(va) == CUDA_SUCCESS);
@@ -311,7 +311,7 @@ static void forks(void)
     CHECK(atomic_load(&inside->inside) == GM_SLOT_IN && atomic_load(&inside->calls) == 0);
     gm_gate_leave(inside);
     set_gate(GM_GATE_OPEN);
-    CHECK(gm_link_is_up() && submit() == CUDA_SUCCESS);
+    CHECK(gm_link_has_daemon() && submit() == CUDA_SUCCESS);
     CHECK(atomic_load(&stat_area->waiting) == 0);
     struct call call = {.va = va};
     pthread_t thread = start(program_frees, &call);

@@ -117,7 +117,7 @@ static void daemon_stands_still(void)
         nap(1000);
     CHECK(atomic_load(&driver_mapped) == 0);
     CHECK(gm_work_run(nothing, NULL) == CUDA_SUCCESS);
-    CHECK(gm_link_is_up() && poll(&room, 1, 0) == 1);
+    CHECK(gm_link_has_daemon() && poll(&room, 1, 0) == 1);
 
     for (uint64_t batch = 1, allocs = 0; batch <= BATCHES || allocs < THREADS;) {
         const enum gm_msg_type type = receive();
@@ -134,7 +134,7 @@ static void daemon_stands_still(void)
         pthread_join(thread[i], NULL);
         CHECK(call[i].result == CUDA_ERROR_OUT_OF_MEMORY);
     }
-    CHECK(want_count < 2000 && gm_link_is_up() && submit() == CUDA_SUCCESS);
+    CHECK(want_count < 2000 && gm_link_has_daemon() && submit() == CUDA_SUCCESS);
 }
 
 /* In the middle of an allocation and of a free. */
@@ -231,9 +231,29 @@ static void refuse(enum gm_refusal reason)
 
 static void await_gone(void)
 {
-    for (int i = 0; i < 60000 && gm_link_is_up(); i++)
+    for (int i = 0; i < 60000 && gm_link_has_daemon(); i++)
         nap(1000);
-    CHECK(!gm_link_is_up() && gm_work_run(nothing, NULL) == CUDA_SUCCESS);
+    CHECK(!gm_link_has_daemon() && gm_work_run(nothing, NULL) == CUDA_SUCCESS);
+}
+
+/* Whose memory a program imports while no daemon is there, or the daemon has not read of it: the
+ * next one hears. */
+static void imports_while_lost(void)
+{
+    boot_with_keeper();
+    gm_link_imported(11); /* the daemon dies before it reads that */
+    gm_link_imported(11);
+    kill_daemon();
+    gm_link_imported(12);
+    CHECK(gm_link_has_daemon());
+    take_over();
+    for (pid_t exporter = 11; exporter <= 12; exporter++) {
+        CHECK(receive() == GM_MSG_IMPORTED);
+        CHECK(((const struct gm_msg_imported *)got.body)->exporter == exporter);
+    }
+    gm_link_imported(12);
+    CHECK(receive() == GM_MSG_IMPORTED);
+    CHECK(((const struct gm_msg_imported *)got.body)->exporter == 12);
 }
 
 /* What runs goes on. An allocation waits for the next daemon, which hears what the program has. */
@@ -246,7 +266,8 @@ static void back_while_open(void)
     CHECK(submit() == CUDA_SUCCESS);
     pthread_t thread = start(program_allocates, &call);
     nap(100000);
-    CHECK(submit() == CUDA_SUCCESS && gm_link_is_up() && atomic_load(&driver_real_allocs) == 0);
+    CHECK(submit() == CUDA_SUCCESS && gm_link_has_daemon() &&
+          atomic_load(&driver_real_allocs) == 0);
     take_over();
     CHECK(came.flags == GM_REJOIN_IS_OPEN && came.epoch == 0 && came.cookie >= 2);
     CHECK(n_came_with == 2 && came_with[0].va == va && came_with[1].va == va + 32 * MIB);
@@ -341,7 +362,7 @@ static void back_in_between(void)
     send_to_app(GM_MSG_FREED, &is_freed);
     pthread_join(frees, NULL);
     CHECK(freed.result == CUDA_SUCCESS && made.result == CUDA_SUCCESS);
-    CHECK(made.va == alloc_asked.va && gm_link_is_up());
+    CHECK(made.va == alloc_asked.va && gm_link_has_daemon());
     set_gate(GM_GATE_OPEN);
     CHECK(close_app(60000).status == GM_DRAIN_QUIET);
     send_to_app(GM_MSG_ALLOCATED, &allocated); /* a second answer makes no sense */
@@ -369,7 +390,8 @@ static void back_too_late(void)
     const int64_t reserved = (int64_t)atomic_load(&driver_reserved);
     CHECK(gm_on_cuMemFree_v2(va) == CUDA_SUCCESS);
     CHECK((int64_t)atomic_load(&driver_reserved) == reserved); /* still mapped */
-    CHECK(submit() == CUDA_SUCCESS && gm_link_is_up() && atomic_load(&driver_real_allocs) == 0);
+    CHECK(submit() == CUDA_SUCCESS && gm_link_has_daemon() &&
+          atomic_load(&driver_real_allocs) == 0);
     take_over();
     for (unsigned seen = 0; seen != 3;) {
         CHECK(receive() == GM_MSG_FREE);
@@ -403,7 +425,7 @@ static void back_refused(void)
     hear_rejoin();
     refuse(GM_REFUSE_FULL);
     hear_rejoin();
-    CHECK(gm_link_is_up());
+    CHECK(gm_link_has_daemon());
     close(peer); /* this one dies, too */
     close(listener);
     hear_rejoin();
@@ -451,7 +473,7 @@ static void back_with_much(void)
     CHECK(n_came_with == MANY);
     for (unsigned i = 0; i < MANY; i++)
         bit += came_with[i].frame;
-    CHECK(bit == (uint64_t)MANY * (2 * came_with[0].frame + MANY - 1) / 2 && gm_link_is_up());
+    CHECK(bit == (uint64_t)MANY * (2 * came_with[0].frame + MANY - 1) / 2 && gm_link_has_daemon());
 }
 
 /* Nobody has its memory any more. */
@@ -465,7 +487,7 @@ static void nobody_back(void)
     pthread_t thread = start(program_submits, &call);
     kill_daemon();
     nap(100000);
-    CHECK(gm_link_is_up());
+    CHECK(gm_link_has_daemon());
     close(lifeline[1]);
     pthread_join(thread, NULL);
     CHECK(call.result == CUDA_ERROR_DEVICE_UNAVAILABLE);
@@ -493,6 +515,7 @@ SCENARIO(lost_while_away)
 SCENARIO(lost_on_the_way_back)
 SCENARIO(daemon_stands_still)
 SCENARIO(lost_in_between)
+SCENARIO(imports_while_lost)
 SCENARIO(back_while_open)
 SCENARIO(back_while_closed)
 SCENARIO(back_in_between)
@@ -515,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_back_refused),        cmocka_unit_test(test_back_as_another),
         cmocka_unit_test(test_back_without_words),  cmocka_unit_test(test_back_with_much),
         cmocka_unit_test(test_nobody_back),         cmocka_unit_test(test_lifeline_closed),
+        cmocka_unit_test(test_imports_while_lost),
     };
     return cmocka_run_group_tests_name("link_lost", tests, NULL, NULL);
 }

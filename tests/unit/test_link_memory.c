@@ -139,9 +139,9 @@ static void ahead(void)
 
     /* An answer that nobody waits for any more is nonsense. */
     send_to_app(GM_MSG_ALLOCATED, &no);
-    for (int i = 0; i < 60000 && gm_link_is_up(); i++)
+    for (int i = 0; i < 60000 && gm_link_has_daemon(); i++)
         nap(1000);
-    CHECK(!gm_link_is_up() && n_spares_ahead == 1);
+    CHECK(!gm_link_has_daemon() && n_spares_ahead == 1);
 }
 
 /* The daemon says which spare it took. Of what it cannot have taken it is not to be trusted. */
@@ -152,12 +152,12 @@ static void taken(void)
     send_to_app(GM_MSG_TAKEN, &message);
     for (int i = 0; i < 60000 && taken_va == 0; i++)
         nap(1000);
-    CHECK(taken_va == message.va && gm_link_is_up() && n_spares_lost == 0);
+    CHECK(taken_va == message.va && gm_link_has_daemon() && n_spares_lost == 0);
     message.va = 0;
     send_to_app(GM_MSG_TAKEN, &message);
     for (int i = 0; i < 60000 && n_spares_lost == 0; i++)
         nap(1000);
-    CHECK(!gm_link_is_up() && n_spares_lost == 1);
+    CHECK(!gm_link_has_daemon() && n_spares_lost == 1);
 }
 
 static struct gm_msg_alloc receive_alloc(uint64_t bytes)
