@@ -75,17 +75,17 @@ struct gm_admit_decision gm_admit_step(struct gm_admit *admit, const struct gm_a
     if (head && !head->may_wait)
         return (struct gm_admit_decision){.action = GM_ADMIT_REFUSE, .request = head};
     const struct gm_admit_request *passing = head ? find_passing(input) : NULL;
-    bool is_kept =
+    bool must_wait =
         passing && input->now - head->since >= input->patience_ns && is_any_at_work(input);
-    if (passing && !is_kept)
+    if (passing && !must_wait)
         return (struct gm_admit_decision){.action = GM_ADMIT_GRANT, .request = passing};
 
     if (input->has_deadlocks)
         find_ends(input);
     if (!input->has_deadlocks || !find_stuck(input, UINT64_MAX)) {
         admit->stuck_since = 0;
-        return (struct gm_admit_decision){.wake_at =
-                                              is_kept ? input->now + GM_ADMIT_LOOK_NS : UINT64_MAX};
+        return (struct gm_admit_decision){.wake_at = must_wait ? input->now + GM_ADMIT_LOOK_NS
+                                                               : UINT64_MAX};
     }
     stuck = find_stuck(input, admit->stuck_since);
     if (!stuck)

@@ -192,7 +192,7 @@ struct placing {
     int line;       /* chunks above this rank are to be resident, those below it not; -1: all */
     uint64_t left;  /* room for chunks of that rank */
     uint64_t taken; /* bytes that are resident if no one leaves */
-    uint64_t kept;  /* ... and that are cold, and stay on the host */
+    uint64_t aside; /* ... and that are cold, and stay on the host */
     struct gm_placed placed;
 };
 
@@ -262,8 +262,8 @@ static void place_host(struct placing *p, uint32_t index)
     const uint64_t bytes = gm_class_bytes(chunk->class);
     if (chunk->state != GM_CHUNK_ON_HOST)
         return;
-    if (chunk->is_cold && p->kept + bytes <= p->input->keeps) {
-        p->kept += bytes;
+    if (chunk->is_cold && p->aside + bytes <= p->input->keeps) {
+        p->aside += bytes;
         return;
     }
     if (p->placed.come + bytes > p->input->most || !gets_room(p, chunk))

@@ -155,7 +155,7 @@ static inline uint64_t gm_room_files_to_keep(const struct gm_table *table, uint3
 {
     const struct gm_table_app *entry = &table->apps[app];
     const uint64_t most = gm_less(entry->beyond, entry->on_host) >> GM_CHUNK_SHIFT;
-    return gm_least(entry->chunks - entry->kept, most);
+    return gm_least(entry->chunks - entry->staying, most);
 }
 /* Files that are left while the app runs, and others keep what they are to. Bytes that may keep
  * their files whoever runs, beside those that do, of an app with so many chunks that do not, if

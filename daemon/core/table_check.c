@@ -119,7 +119,7 @@ static void count_chunk(const struct gm_chunk *chunk, struct gm_table_app *sums)
     sums->chunks++;
     sums->committed += bytes;
     sums->on_host += chunk->is_on_host ? bytes : 0;
-    sums->kept += chunk->is_fixed || chunk->is_on_host;
+    sums->staying += chunk->is_fixed || chunk->is_on_host;
     sums->fixed += chunk->is_fixed && chunk->tier == GM_TIER_GPU ? bytes : 0;
     sums->held += chunk->is_fixed && chunk->tier != GM_TIER_GPU ? bytes : 0;
     sums->cold += chunk->is_cold ? bytes : 0;
@@ -206,7 +206,7 @@ static const char *check_app(const struct gm_table *table, uint32_t id, struct g
         return "an app's committed bytes are not those of its chunks";
     if (sums.on_host != app->on_host || sums.leaving != app->leaving)
         return "an app's bytes on the host are not those of its chunks";
-    if (sums.kept != app->kept)
+    if (sums.staying != app->staying)
         return "an app's chunks that keep their frames are not counted right";
     if (sums.fixed != app->fixed || sums.held != app->held)
         return "an app's fixed bytes are not those of its chunks";
@@ -231,7 +231,7 @@ static const char *check_app(const struct gm_table *table, uint32_t id, struct g
     all->silent += app->is_silent;
     all->orphaned -= app->fixed;
     all->orphaned_on_host -= app->held;
-    all->kept += app->kept;
+    all->staying += app->staying;
     all->shadows += app->shadow_bytes;
     all->unmaps += app->is_silent ? 0 : app->unmaps;
     all->unmap_bytes += app->is_silent ? 0 : app->unmap_bytes;
@@ -309,7 +309,7 @@ const char *gm_table_check(const struct gm_table *table)
         return fault;
     if (sums.silent != table->silent)
         return "the apps that do not answer are not counted right";
-    if (sums.orphaned != table->orphaned || sums.kept != table->kept ||
+    if (sums.orphaned != table->orphaned || sums.staying != table->staying ||
         sums.orphaned_on_host != table->orphaned_on_host)
         return "what keeps its frames is not counted right";
     if (!is_device_right(table))

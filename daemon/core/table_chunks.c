@@ -351,10 +351,10 @@ static void count_fixed(struct gm_table *table, uint32_t app, bool is_on_host, u
     table->orphaned -= bytes; /* of what `fixed` counts */
 }
 
-static void count_kept(struct gm_table *table, uint32_t app, int chunks)
+static void count_staying(struct gm_table *table, uint32_t app, int chunks)
 {
-    gm_app_at(table, app)->kept += (uint32_t)chunks;
-    table->kept += (uint32_t)chunks;
+    gm_app_at(table, app)->staying += (uint32_t)chunks;
+    table->staying += (uint32_t)chunks;
 }
 
 uint32_t gm_table_add_chunk(struct gm_table *table, uint32_t allocation, uint64_t va,
@@ -395,7 +395,7 @@ void gm_table_put(struct gm_table *table, uint32_t index, bool is_on_host)
     chunk->is_on_host = is_on_host;
     gm_app_at(table, chunk->app)->on_host += is_on_host ? size : -size;
     table->on_host += is_on_host ? size : -size;
-    count_kept(table, chunk->app, is_on_host ? 1 : -1);
+    count_staying(table, chunk->app, is_on_host ? 1 : -1);
     list_chunk(table, index);
     gm_ledger_put(&table->ledger, index, is_on_host);
     table->is_plan_stale = true;
@@ -459,7 +459,7 @@ void gm_table_fix_chunk(struct gm_table *table, uint32_t index, uint32_t share)
     chunk->is_fixed = true;
     gm_table_fix_frame(table, chunk->frame, share);
     if (!chunk->is_on_host)
-        count_kept(table, chunk->app, 1);
+        count_staying(table, chunk->app, 1);
     count_fixed(table, chunk->app, chunk->tier != GM_TIER_GPU, gm_class_bytes(chunk->class));
     list_chunk(table, index);
 }
@@ -698,7 +698,7 @@ void gm_table_free_chunk(struct gm_table *table, uint32_t index)
     app->missing--;
     gm_allocation_at(table, chunk->allocation)->missing--;
     if (chunk->is_fixed || chunk->is_on_host)
-        count_kept(table, chunk->app, -1);
+        count_staying(table, chunk->app, -1);
     if (chunk->is_on_host) {
         app->on_host -= gm_class_bytes(chunk->class);
         table->on_host -= gm_class_bytes(chunk->class);

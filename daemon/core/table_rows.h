@@ -142,7 +142,7 @@ struct gm_table_app {
     uint32_t window;    /* its windows that have ended */
     uint32_t chunks;    /* live ones */
     uint32_t missing;   /* ... that are not settled on the GPU */
-    uint32_t kept;      /* ... that keep their frames whoever runs: fixed, or placed on the host */
+    uint32_t staying;   /* ... that keep their frames whoever runs: fixed, or placed on the host */
     uint32_t unmaps;    /* chunks that are copied out as soon as it has unmapped them */
     uint64_t unmap_bytes;
     /* Settled on the GPU: what can be evicted. The first leaves first. */
@@ -183,7 +183,7 @@ struct gm_table {
     uint64_t lost;                 /* bytes of shadows that are lost */
     uint32_t dirty;                /* free frames that are */
     uint32_t silent;               /* apps that are */
-    uint32_t kept;                 /* the sum of the apps' */
+    uint32_t staying;              /* the sum of the apps' */
     uint32_t unmaps;               /* the sums of the apps' that answer */
     uint64_t unmap_bytes;
     uint32_t max_apps, max_chunks, max_frames;

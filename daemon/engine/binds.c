@@ -282,7 +282,7 @@ static void put_in_order(const struct gm_binds *binds, const struct gm_bind_gpu 
 /* A bit for each GPU that it may be bound to: one whose order stays takes its first. */
 static uint64_t allowed_to(const struct gm_binds *binds, const struct gm_place_request *request)
 {
-    const uint32_t n = request->kept != GM_WHY_NONE && request->n > 0 ? 1 : request->n;
+    const uint32_t n = request->as_is != GM_WHY_NONE && request->n > 0 ? 1 : request->n;
     uint64_t allowed = 0;
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t gpu = gpu_of(binds, request->device[i]);
@@ -322,12 +322,12 @@ void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *reque
                                .at = gm_now(),
                                .program = request->program,
                                .need_from = request->need_from};
-    *answer = (struct gm_place_answer){.gpu = GM_BIND_NONE, .why = request->kept};
+    *answer = (struct gm_place_answer){.gpu = GM_BIND_NONE, .why = request->as_is};
     for (uint32_t i = 0; i < request->n; i++)
         answer->order[i] = i;
     sweep(binds);
     describe(binds, request->pid, &request->uid, gpus);
-    if (request->kept == GM_WHY_NONE)
+    if (request->as_is == GM_WHY_NONE)
         choose(binds, gpus, request, answer);
     else if (request->n > 0) /* most programs take their first */
         answer->gpu = gpu_of(binds, request->device[0]);

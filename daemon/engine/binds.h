@@ -57,8 +57,8 @@ struct gm_place_request {
     pid_t pid;
     uint64_t family;
     uid_t uid;
-    enum gm_why kept; /* NONE: its GPUs may be put into another order */
-    uint32_t n;       /* devices that it sees, by their numbers on the machine, in its order */
+    enum gm_why as_is; /* NONE: its GPUs may be put into another order */
+    uint32_t n;        /* devices that it sees, by their numbers on the machine, in its order */
     uint32_t device[GM_DEVICES_VISIBLE];
     struct gm_bind_program program;
     enum gm_need_from need_from;

@@ -46,7 +46,7 @@
 
 #define GUESTS 8u /* connections that have yet to say HELLO; one more closes the oldest */
 #define GUEST_NS (5 * GM_S)
-#define FILES_KEPT 64u /* of the limit: its own, and those of one message twice */
+#define FILES_RESERVED 64u /* of the limit: its own, and those of one message twice */
 #define EVENTS 64
 
 /* What an epoll event is of: in its upper half. */
@@ -432,13 +432,13 @@ static bool harden(char *why, size_t size)
         setrlimit(RLIMIT_NOFILE, &files);
         getrlimit(RLIMIT_NOFILE, &files);
     }
-    const rlim_t kept = FILES_KEPT + GM_KEEPER_FDS;
-    if (files.rlim_cur <= kept) {
+    const rlim_t reserved = FILES_RESERVED + GM_KEEPER_FDS;
+    if (files.rlim_cur <= reserved) {
         snprintf(why, size, "it needs more than %u open files: raise LimitNOFILE or ulimit -n",
-                 (unsigned)kept);
+                 (unsigned)reserved);
         return false;
     }
-    const rlim_t most = files.rlim_cur - kept;
+    const rlim_t most = files.rlim_cur - reserved;
     keeper.held.most = most < INT32_MAX ? (uint32_t)most : INT32_MAX;
     return true;
 }

@@ -22,9 +22,9 @@ uint32_t gm_files_limit(void)
     return limit;
 }
 
-uint32_t gm_files_kept(void)
+uint32_t gm_files_reserved(void)
 {
-    return limit / 4 < GM_FILES_KEPT ? limit / 4 : GM_FILES_KEPT;
+    return limit / 4 < GM_FILES_RESERVED ? limit / 4 : GM_FILES_RESERVED;
 }
 
 /* ... and are not held for slabs. */
@@ -110,9 +110,9 @@ uint32_t gm_files_left_for_frames(void)
     return ours < left ? ours : left;
 }
 
-bool gm_files_is_kept(int fd)
+bool gm_files_is_reserved(int fd)
 {
-    return fd >= 0 && (uint32_t)fd >= limit - gm_files_kept();
+    return fd >= 0 && (uint32_t)fd >= limit - gm_files_reserved();
 }
 
 uint32_t gm_files_left(void)
@@ -121,5 +121,5 @@ uint32_t gm_files_left(void)
     if (lowest < 0)
         return 0;
     close(lowest);
-    return gm_files_is_kept(lowest) ? 0 : limit - gm_files_kept() - (uint32_t)lowest;
+    return gm_files_is_reserved(lowest) ? 0 : limit - gm_files_reserved() - (uint32_t)lowest;
 }

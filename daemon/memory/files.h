@@ -1,13 +1,13 @@
 /*
- * The limit of open files. Each app, connection and frame needs one or more. Some numbers are kept
- * for mux-ctl, so that it is always answered: for its connections, and for the memory that carries
- * an answer.
+ * The limit of open files. Each app, connection and frame needs one or more. Some numbers are
+ * reserved for mux-ctl, so that it is always answered: for its connections, and for the memory that
+ * carries an answer.
  *
  * The kernel gives the lowest free number. So whoever opens a file for a program closes it again if
- * its number is one of the highest, which are kept. Nothing needs to be counted.
+ * its number is one of the highest, which are reserved. Nothing needs to be counted.
  *
  * Owns the limit, set once by main. Called by service, the engine and frames, from any thread.
- * Calls nothing of the daemon. Before gm_files_init nothing is kept.
+ * Calls nothing of the daemon. Before gm_files_init nothing is reserved.
  */
 #ifndef GM_DAEMON_MEMORY_FILES_H
 #define GM_DAEMON_MEMORY_FILES_H
@@ -17,14 +17,14 @@
 
 /* 64 connections that are no program's (see session.h), 16 more that are accepted before those
  * that make room for them are closed, 16 for answers. */
-#define GM_FILES_KEPT 96u
+#define GM_FILES_RESERVED 96u
 
-/* At most `limit` files; a quarter of them is kept, but no more than GM_FILES_KEPT. */
+/* At most `limit` files; a quarter of them is reserved, but no more than GM_FILES_RESERVED. */
 void gm_files_init(uint64_t limit);
 
-/* The limit, and how many of it are kept. UINT32_MAX and GM_FILES_KEPT before init. */
+/* The limit, and how many of it are reserved. UINT32_MAX and GM_FILES_RESERVED before init. */
 uint32_t gm_files_limit(void);
-uint32_t gm_files_kept(void);
+uint32_t gm_files_reserved(void);
 
 /* How many are open now; 0: nobody can tell. */
 uint32_t gm_files_count(void);
@@ -56,8 +56,8 @@ void gm_files_drop_frame(void);
 /* How many more frames there can be. */
 uint32_t gm_files_left_for_frames(void);
 
-/* Whether this new file is one of those kept: close it, unless it is for control. */
-bool gm_files_is_kept(int fd);
+/* Whether this new file is one of those reserved: close it, unless it is for control. */
+bool gm_files_is_reserved(int fd);
 
 /* How many can be opened for programs now. Exact while no other thread opens or closes files. */
 uint32_t gm_files_left(void);

@@ -54,7 +54,7 @@ static CUresult export_handle(struct gm_frames *frames, struct gm_frame_handle *
         &frame->fd, frame->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     if (result != CUDA_SUCCESS)
         return result;
-    if (gm_files_is_kept(frame->fd) || !gm_files_add_frame()) {
+    if (gm_files_is_reserved(frame->fd) || !gm_files_add_frame()) {
         close(frame->fd);
         return CUDA_ERROR_OPERATING_SYSTEM; /* as the driver says when no file is left */
     }

@@ -68,7 +68,7 @@ CUresult gm_piece_export(struct gm_hostpool *pool, uint32_t page)
     if (result != CUDA_SUCCESS)
         return result;
     piece->has_frames_file = has_frames_file(pool, page);
-    if (gm_files_is_kept(fd) || (piece->has_frames_file && !gm_files_add_frame())) {
+    if (gm_files_is_reserved(fd) || (piece->has_frames_file && !gm_files_add_frame())) {
         close(fd);
         return CUDA_ERROR_OPERATING_SYSTEM; /* as the driver says when no file is left */
     }

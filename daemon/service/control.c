@@ -141,7 +141,7 @@ static bool add_places(struct gm_control *control, cJSON *root)
     const struct gm_refused *last = &places->last;
     uint64_t now = gm_now();
     char user[GM_USERS_NAME];
-    if (!cJSON_AddNumberToObject(root, "reserved", gm_places_kept(places, now)))
+    if (!cJSON_AddNumberToObject(root, "reserved", gm_places_reserved(places, now)))
         return false;
     cJSON *object = cJSON_AddObjectToObject(root, "refused");
     if (!cJSON_AddNumberToObject(object, "count", (double)places->refused))

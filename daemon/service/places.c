@@ -16,13 +16,13 @@ static bool is_over(const struct gm_reservation *place, uint64_t now)
 
 static void let_go(struct gm_places *places, uint32_t i)
 {
-    places->kept[i] = places->kept[--places->n];
+    places->reserved[i] = places->reserved[--places->n];
 }
 
 static void look(struct gm_places *places, uint64_t now)
 {
     for (uint32_t i = places->n; i-- > 0;)
-        if (is_over(&places->kept[i], now))
+        if (is_over(&places->reserved[i], now))
             let_go(places, i);
 }
 
@@ -30,21 +30,22 @@ static void look(struct gm_places *places, uint64_t now)
 static uint32_t find(const struct gm_places *places, pid_t pid, uid_t uid)
 {
     uint32_t i = 0;
-    while (i < places->n && (places->kept[i].pid != pid || places->kept[i].uid != uid))
+    while (i < places->n && (places->reserved[i].pid != pid || places->reserved[i].uid != uid))
         i++;
     return i;
 }
 
-bool gm_places_keep(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now)
+bool gm_places_reserve(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now)
 {
     look(places, now);
     uint32_t i = find(places, pid, uid);
     if (i == places->n) {
-        if (i == GM_PLACES_MAX || gm_places_kept_for(places, uid, now) >= GM_PLACES_USER)
+        if (i == GM_PLACES_MAX || gm_places_reserved_for(places, uid, now) >= GM_PLACES_USER)
             return false;
         places->n++;
     }
-    places->kept[i] = (struct gm_reservation){.pid = pid, .uid = uid, .until = now + GM_PLACE_NS};
+    places->reserved[i] =
+        (struct gm_reservation){.pid = pid, .uid = uid, .until = now + GM_PLACE_NS};
     return true;
 }
 
@@ -69,18 +70,18 @@ bool gm_places_take(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now
     return true;
 }
 
-uint32_t gm_places_kept(struct gm_places *places, uint64_t now)
+uint32_t gm_places_reserved(struct gm_places *places, uint64_t now)
 {
     look(places, now);
     return places->n;
 }
 
-uint32_t gm_places_kept_for(struct gm_places *places, uid_t uid, uint64_t now)
+uint32_t gm_places_reserved_for(struct gm_places *places, uid_t uid, uint64_t now)
 {
     uint32_t n = 0;
     look(places, now);
     for (uint32_t i = 0; i < places->n; i++)
-        n += places->kept[i].uid == uid;
+        n += places->reserved[i].uid == uid;
     return n;
 }
 

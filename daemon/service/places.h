@@ -31,7 +31,7 @@ struct gm_places {
         pid_t pid;
         uid_t uid;
         uint64_t until;
-    } kept[GM_PLACES_MAX];
+    } reserved[GM_PLACES_MAX];
     uint32_t n;
     uint64_t refused; /* programs, since the start */
     struct gm_refused {
@@ -45,14 +45,14 @@ struct gm_places {
 
 /* Reserve a place for the process, or renew it. False: GM_PLACES_MAX are reserved, or
  * GM_PLACES_USER for this user. */
-bool gm_places_keep(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now);
+bool gm_places_reserve(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now);
 
 /* The process connects: whether a place is reserved for it or an ancestor. That is free again. */
 bool gm_places_take(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now);
 
 /* How many are reserved, in all and for one user. */
-uint32_t gm_places_kept(struct gm_places *places, uint64_t now);
-uint32_t gm_places_kept_for(struct gm_places *places, uid_t uid, uint64_t now);
+uint32_t gm_places_reserved(struct gm_places *places, uint64_t now);
+uint32_t gm_places_reserved_for(struct gm_places *places, uid_t uid, uint64_t now);
 
 /* Count a program that is refused. */
 void gm_places_refuse(struct gm_places *places, pid_t pid, uid_t uid, const char *name,

@@ -21,8 +21,8 @@ struct gm_view gm_view_own(void)
 }
 
 /* Why the order stays, by what was said; NONE: it need not. */
-static enum gm_why why_kept(const struct gm_control *control, const struct gm_placing *who,
-                            const struct gm_start *start)
+static enum gm_why why_as_is(const struct gm_control *control, const struct gm_placing *who,
+                             const struct gm_start *start)
 {
     const uint32_t flags = who->body->flags;
     if ((flags & GM_PLACE_SAYS_OFF) != 0)
@@ -111,10 +111,10 @@ bool gm_placing_read(struct gm_control *control, const struct gm_view *view,
     request->uid = who->uid;
     gm_rules_start(&control->options->rules, who->uid, who->body->name, &start);
     expect(control, who, &start, request);
-    request->kept = why_kept(control, who, &start);
+    request->as_is = why_as_is(control, who, &start);
     const enum gm_why unread = read_devices(&machine->binds.devices, view, who, request);
-    if (request->kept == GM_WHY_NONE)
-        request->kept = machine->n < 2 ? GM_WHY_BIND_ONLY : unread;
+    if (request->as_is == GM_WHY_NONE)
+        request->as_is = machine->n < 2 ? GM_WHY_BIND_ONLY : unread;
     /* As it says: whoever lies about that has the order of another program of its user. */
     request->family = who->body->family != 0 ? who->body->family : (uint64_t)who->pid;
     return may_wait(control, who, &start, request);

@@ -88,33 +88,34 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
     struct gm_places *places = &all->control->places;
     const uint32_t most = all->max_apps;
     const uint32_t users = most - most / GM_SESSION_OTHERS, free = most - most / GM_SESSION_ROOM;
-    const uint32_t kept = gm_places_kept(places, gm_now());
+    const uint32_t reserved = gm_places_reserved(places, gm_now());
     const int joins = gm_machine_places(all->machine); /* apps for which the engine has room */
     const uint32_t gone = joins < 0 ? 0 : most - (uint32_t)joins - all->apps;
-    const uint32_t taken = all->apps + gone + kept;
+    const uint32_t taken = all->apps + gone + reserved;
     const bool is_control = session->state == GM_SESSION_CONTROL; /* mux-ctl run asks */
     const char *const full = "raise LimitNOFILE or ulimit -n of gpumuxd";
 
     snprintf(text, size, "%u apps are served already", all->apps);
-    if (kept > 0)
-        gm_text_add(text, size, " and %u places are reserved", kept);
+    if (reserved > 0)
+        gm_text_add(text, size, " and %u places are reserved", reserved);
     if (gone > 0)
         gm_text_add(text, size, ", %u more are gone and have not ended yet", gone);
     if (joins < 0)
         snprintf(text, size, "the daemon is stopping");
     else if (!has_place && taken >= all->apps_by_files)
         gm_text_add(text, size, ", and %u open files allow no more: %s", gm_files_limit(), full);
-    else if ((!is_control && gm_files_is_kept(session->fd)) || gm_files_left() < GM_SESSION_FILES)
-        snprintf(text, size, "all but the last %u of %u open files are in use: %s", gm_files_kept(),
-                 gm_files_limit(), full);
+    else if ((!is_control && gm_files_is_reserved(session->fd)) ||
+             gm_files_left() < GM_SESSION_FILES)
+        snprintf(text, size, "all but the last %u of %u open files are in use: %s",
+                 gm_files_reserved(), gm_files_limit(), full);
     else if (has_place)
         text[0] = '\0';
-    else if ((uint32_t)joins <= kept)
+    else if ((uint32_t)joins <= reserved)
         gm_text_add(text, size, ": raise --max-apps");
     else if (session->is_admin)
         text[0] = '\0';
     else if (gm_machine_places_of(all->machine, session->uid) +
-                 gm_places_kept_for(places, session->uid, gm_now()) >=
+                 gm_places_reserved_for(places, session->uid, gm_now()) >=
              users)
         snprintf(text, size,
                  "%u apps of user %u are served already, the most for one user: raise "
@@ -145,7 +146,7 @@ static void reserve(struct gm_session *session, const struct gm_msg_reserve *bod
     bool has_one = gm_places_take(places, session->pid, session->uid, now);
     answer.is_refused =
         !has_room_for(session->all, session, has_one, answer.text, sizeof answer.text);
-    if (!answer.is_refused && !gm_places_keep(places, session->pid, session->uid, now)) {
+    if (!answer.is_refused && !gm_places_reserve(places, session->pid, session->uid, now)) {
         answer.is_refused = 1;
         snprintf(answer.text, sizeof answer.text,
                  "%u places are reserved for programs that have not connected yet, or %u of this "
@@ -719,7 +720,7 @@ int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_m
     all->view = gm_view_own();
     if (control->mps)
         gm_mps_listen(control->mps, gm_starts_settled, all);
-    all->max_visitors = gm_files_kept() * 2 / 3;
+    all->max_visitors = gm_files_reserved() * 2 / 3;
     all->apps_by_files = gm_files_divide() / GM_SESSION_FILES;
     all->bounds.max_files = gm_files_limit() / GM_SESSION_OTHERS;
     TAILQ_INIT(&all->living);

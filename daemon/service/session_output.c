@@ -148,7 +148,7 @@ void gm_session_bury(struct gm_session *session)
         gm_machine_leave(all->machine, session->app);
     }
     drop_output(session);
-    if (session->is_kept)
+    if (session->is_left)
         goto close; /* nobody reads, and it is to hang up with its last copy */
     /* If unread messages are left when the socket closes, the peer gets ECONNRESET before it can
      * read why it was refused. So discard them. */
@@ -206,7 +206,7 @@ int gm_session_keep(struct gm_session *session)
     struct pollfd look = {.fd = session->fd, .events = POLLRDHUP};
     if (session->is_ending || (poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP))))
         return -1;
-    session->is_kept = true;
+    session->is_left = true;
     gm_session_lose(
         session, GM_LOG_WARN,
         "its process has ended: taken for gone, though a child of it has the connection");
@@ -361,10 +361,10 @@ static int queue(struct gm_session *session, const void *bytes, size_t length, c
     memcpy(output->bytes, bytes, length);
     for (output->n_fds = 0; output->n_fds < n_fds; output->n_fds++) {
         int fd = fcntl(fds[output->n_fds], F_DUPFD_CLOEXEC, 3);
-        bool is_kept = session->state != GM_SESSION_CONTROL && gm_files_is_kept(fd);
-        if (fd < 0 || is_kept) {
-            int error = is_kept ? -EMFILE : -errno;
-            if (is_kept)
+        bool is_reserved = session->state != GM_SESSION_CONTROL && gm_files_is_reserved(fd);
+        if (fd < 0 || is_reserved) {
+            int error = is_reserved ? -EMFILE : -errno;
+            if (is_reserved)
                 close(fd);
             while (output->n_fds > 0)
                 close(output->fds[--output->n_fds]);

@@ -113,7 +113,7 @@ static bool has_room_to_wait(const struct gm_sessions *all, const struct gm_sess
     for (uint32_t i = 0; i < waiters->n; i++)
         of_user += waiters->waiting[i].request.uid == session->uid;
     return waiters->n < GM_BIND_WAITERS && of_user < GM_BIND_WAITERS_USER &&
-           !gm_files_is_kept(session->fd);
+           !gm_files_is_reserved(session->fd);
 }
 
 void gm_starts_place(struct gm_session *session, const struct gm_wire_message *message)

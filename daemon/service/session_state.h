@@ -82,7 +82,7 @@ struct gm_session {
     bool is_told;                   /* that its answer takes a while */
     struct gm_joining *joining;     /* it waits until MPS has started; NULL: it does not */
     struct gm_rejoining *rejoining; /* NULL: it is not one */
-    bool is_kept;                   /* its process has ended, and others have the connection */
+    bool is_left;                   /* its process has ended, and others have the connection */
     uint64_t answer_by;             /* of TRIM, CONFIG or GIVE_BACK; 0: none was asked */
     bool is_giving_back;            /* it is GIVE_BACK */
     uint64_t reading;               /* CONFIG: its number; 0: it is TRIM */

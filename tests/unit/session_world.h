@@ -110,7 +110,7 @@ void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *reque
     *answer = (struct gm_place_answer){.gpu = 1, .device = 7, .why = GM_WHY_BIND_ROOM};
     for (uint32_t i = 0; i < request->n; i++)
         answer->order[i] = request->n - 1 - i;
-    answer->is_changed = request->kept == GM_WHY_NONE && request->n > 1;
+    answer->is_changed = request->as_is == GM_WHY_NONE && request->n > 1;
 }
 
 /* Who is to begin now, if anybody: as the test says. */

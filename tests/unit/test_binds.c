@@ -249,7 +249,7 @@ static void kept(void **state)
 {
     struct gm_place_request request = request_of(0, G);
     (void)state;
-    request.kept = GM_WHY_BIND_OFF;
+    request.as_is = GM_WHY_BIND_OFF;
     assert_int_equal(place(&request, GM_WHY_BIND_OFF), 12);
     assert_int_equal(place_one(1, G), 201); /* number 0 is taken */
     request = request_of(2, G);
@@ -261,7 +261,7 @@ static void kept(void **state)
     request.device[1] = 2;
     assert_int_equal(place(&request, GM_WHY_BIND_ONLY), 21);
     request.n = 0;
-    request.kept = GM_WHY_BIND_LIST;
+    request.as_is = GM_WHY_BIND_LIST;
     assert_int_equal(place(&request, GM_WHY_BIND_LIST), 0);
 }
 
@@ -295,7 +295,7 @@ static void liars(void **state)
     (void)state;
     lie.n = 1; /* three that say that they need all there is, on the first */
     lie.device[0] = 2;
-    lie.kept = GM_WHY_BIND_OFF;
+    lie.as_is = GM_WHY_BIND_OFF;
     for (int i = 0; i < 3; i++) {
         be(&lie, pid[i]);
         place(&lie, GM_WHY_BIND_OFF);

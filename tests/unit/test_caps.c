@@ -111,7 +111,7 @@ uint32_t gm_files_for_frames(void)
     return UINT32_MAX;
 }
 
-uint64_t gm_engine_kept(const struct gm_engine *e, uint32_t app)
+uint64_t gm_engine_withheld(const struct gm_engine *e, uint32_t app)
 {
     (void)e, (void)app;
     return 0;

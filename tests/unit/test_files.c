@@ -20,19 +20,19 @@ static int lowest(void)
 static void test_kept(void **state)
 {
     (void)state;
-    assert_false(gm_files_is_kept(1 << 20)); /* nothing is set yet */
+    assert_false(gm_files_is_reserved(1 << 20)); /* nothing is set yet */
     gm_files_init(200);
     assert_int_equal(gm_files_limit(), 200);
-    assert_int_equal(gm_files_kept(), 50);
-    assert_false(gm_files_is_kept(149));
-    assert_true(gm_files_is_kept(150));
-    assert_false(gm_files_is_kept(-1)); /* no file */
+    assert_int_equal(gm_files_reserved(), 50);
+    assert_false(gm_files_is_reserved(149));
+    assert_true(gm_files_is_reserved(150));
+    assert_false(gm_files_is_reserved(-1)); /* no file */
     gm_files_init(524288);
-    assert_int_equal(gm_files_kept(), GM_FILES_KEPT);
-    assert_false(gm_files_is_kept(524288 - GM_FILES_KEPT - 1));
-    assert_true(gm_files_is_kept(524288 - GM_FILES_KEPT));
+    assert_int_equal(gm_files_reserved(), GM_FILES_RESERVED);
+    assert_false(gm_files_is_reserved(524288 - GM_FILES_RESERVED - 1));
+    assert_true(gm_files_is_reserved(524288 - GM_FILES_RESERVED));
     gm_files_init(UINT64_MAX); /* unlimited */
-    assert_false(gm_files_is_kept(INT32_MAX));
+    assert_false(gm_files_is_reserved(INT32_MAX));
 }
 
 static void test_left(void **state)
@@ -56,7 +56,7 @@ static void test_slabs(void **state)
     (void)state;
     while (lowest() < 300) /* whatever it has inherited */
         assert_true(dup(STDERR_FILENO) >= 0);
-    const uint32_t used = (uint32_t)lowest(), left = 1000 - GM_FILES_KEPT - used;
+    const uint32_t used = (uint32_t)lowest(), left = 1000 - GM_FILES_RESERVED - used;
     gm_files_init(1000);
     assert_false(gm_files_hold_slabs(left / 4 + 1, UINT32_MAX));
     assert_int_equal(gm_files_divide(), left / 3);

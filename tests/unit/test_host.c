@@ -155,7 +155,7 @@ static void of_one_gpu(void **state)
     assert_int_equal(gm_host_limit_alone(&engines[0]), 12 * SLAB);
     gm_host_ask(&engines[0]);
     assert_false(gm_host_is_coming(&engines[0]));
-    assert_int_equal(gm_host_kept(&engines[0]), UINT64_MAX);
+    assert_int_equal(gm_host_may_keep(&engines[0]), UINT64_MAX);
 }
 
 /* What the tiers below hold is promised nothing of pinned memory; what is mapped is. */
@@ -214,13 +214,13 @@ static void given_back(void **state)
     assert_int_equal(calls[0], 1);
     assert_true(gm_host_is_asked(&engines[0]) && !gm_host_is_asked(&engines[1]));
     assert_true(gm_host_is_coming(&engines[1]));
-    assert_int_equal(gm_host_kept(&engines[0]), 4 * SLAB);
-    assert_int_equal(gm_host_kept(&engines[1]), UINT64_MAX);
+    assert_int_equal(gm_host_may_keep(&engines[0]), 4 * SLAB);
+    assert_int_equal(gm_host_may_keep(&engines[1]), UINT64_MAX);
     is_leaving[0] = true;
     calls[1] = 0;
     gm_host_heard(&engines[0]);
     assert_true(gm_host_is_coming(&engines[1]));
-    assert_int_equal(gm_host_kept(&engines[0]), 4 * SLAB); /* as long as one waits */
+    assert_int_equal(gm_host_may_keep(&engines[0]), 4 * SLAB); /* as long as one waits */
     has(0, 6 * SLAB);
     assert_int_equal(calls[1], 1);
     is_leaving[0] = false;
@@ -229,7 +229,7 @@ static void given_back(void **state)
     assert_false(gm_host_is_coming(&engines[1]));
     assert_true(need(1, 4));
     gm_host_end_wait(&engines[1]);
-    assert_int_equal(gm_host_kept(&engines[0]), UINT64_MAX);
+    assert_int_equal(gm_host_may_keep(&engines[0]), UINT64_MAX);
 }
 
 /* It has nothing that can leave: who waits hears that, too. */

@@ -35,16 +35,16 @@ static void test_taken_once(void **state)
 {
     struct gm_places places = {0};
     (void)state;
-    assert_true(gm_places_keep(&places, getpid(), 7, NOW));
-    assert_true(gm_places_keep(&places, getpid(), 7, NOW)); /* the same one again */
-    assert_int_equal(gm_places_kept(&places, NOW), 1);
-    assert_int_equal(gm_places_kept_for(&places, 7, NOW), 1);
-    assert_int_equal(gm_places_kept_for(&places, 8, NOW), 0);
+    assert_true(gm_places_reserve(&places, getpid(), 7, NOW));
+    assert_true(gm_places_reserve(&places, getpid(), 7, NOW)); /* the same one again */
+    assert_int_equal(gm_places_reserved(&places, NOW), 1);
+    assert_int_equal(gm_places_reserved_for(&places, 7, NOW), 1);
+    assert_int_equal(gm_places_reserved_for(&places, 8, NOW), 0);
     assert_false(gm_places_take(&places, getpid(), 8, NOW)); /* another user */
     assert_false(gm_places_take(&places, 1, 7, NOW));        /* another process */
     assert_true(gm_places_take(&places, getpid(), 7, NOW));
     assert_false(gm_places_take(&places, getpid(), 7, NOW));
-    assert_int_equal(gm_places_kept(&places, NOW), 0);
+    assert_int_equal(gm_places_reserved(&places, NOW), 0);
 }
 
 static void test_descendant(void **state)
@@ -52,12 +52,12 @@ static void test_descendant(void **state)
     struct gm_places places = {0};
     pid_t child = start();
     (void)state;
-    assert_true(gm_places_keep(&places, getpid(), 7, NOW));
+    assert_true(gm_places_reserve(&places, getpid(), 7, NOW));
     assert_false(gm_places_take(&places, getppid(), 7, NOW));
     assert_false(gm_places_take(&places, child, 8, NOW));
     assert_true(gm_places_take(&places, child, 7, NOW));
-    assert_int_equal(gm_places_kept(&places, NOW), 0);
-    assert_true(gm_places_keep(&places, child, 7, NOW)); /* a parent has no right to it */
+    assert_int_equal(gm_places_reserved(&places, NOW), 0);
+    assert_true(gm_places_reserve(&places, child, 7, NOW)); /* a parent has no right to it */
     assert_false(gm_places_take(&places, getpid(), 7, NOW));
     end(child);
 }
@@ -67,13 +67,13 @@ static void test_over(void **state)
     struct gm_places places = {0};
     pid_t child = start();
     (void)state;
-    assert_true(gm_places_keep(&places, getpid(), 7, NOW));
-    assert_true(gm_places_keep(&places, child, 7, NOW));
-    assert_int_equal(gm_places_kept(&places, NOW + GM_PLACE_NS - 1), 2);
+    assert_true(gm_places_reserve(&places, getpid(), 7, NOW));
+    assert_true(gm_places_reserve(&places, child, 7, NOW));
+    assert_int_equal(gm_places_reserved(&places, NOW + GM_PLACE_NS - 1), 2);
     end(child);
-    assert_int_equal(gm_places_kept(&places, NOW), 1);
+    assert_int_equal(gm_places_reserved(&places, NOW), 1);
     assert_false(gm_places_take(&places, child, 7, NOW));
-    assert_int_equal(gm_places_kept(&places, NOW + GM_PLACE_NS), 0);
+    assert_int_equal(gm_places_reserved(&places, NOW + GM_PLACE_NS), 0);
     assert_false(gm_places_take(&places, getpid(), 7, NOW + GM_PLACE_NS));
 }
 
@@ -85,21 +85,21 @@ static void test_full(void **state)
     for (uint32_t i = 0; i <= GM_PLACES_USER; i++)
         children[i] = start();
     for (uint32_t i = 0; i < GM_PLACES_USER; i++)
-        assert_true(gm_places_keep(&places, children[i], 7, NOW));
-    assert_false(gm_places_keep(&places, children[GM_PLACES_USER], 7, NOW));
-    assert_true(gm_places_keep(&places, children[GM_PLACES_USER], 8, NOW));
-    assert_true(gm_places_keep(&places, children[0], 7, NOW)); /* what it has, it can keep */
+        assert_true(gm_places_reserve(&places, children[i], 7, NOW));
+    assert_false(gm_places_reserve(&places, children[GM_PLACES_USER], 7, NOW));
+    assert_true(gm_places_reserve(&places, children[GM_PLACES_USER], 8, NOW));
+    assert_true(gm_places_reserve(&places, children[0], 7, NOW)); /* what it has, it can keep */
     for (uint32_t i = 0; i <= GM_PLACES_USER; i++)
         end(children[i]);
-    assert_int_equal(gm_places_kept(&places, NOW), 0);
+    assert_int_equal(gm_places_reserved(&places, NOW), 0);
 
     /* As many as one process can have, by the users that it is. */
     for (uint32_t i = 0; i < GM_PLACES_MAX; i++)
-        assert_true(gm_places_keep(&places, getpid(), i, NOW));
-    assert_false(gm_places_keep(&places, getpid(), GM_PLACES_MAX, NOW));
+        assert_true(gm_places_reserve(&places, getpid(), i, NOW));
+    assert_false(gm_places_reserve(&places, getpid(), GM_PLACES_MAX, NOW));
     assert_true(gm_places_take(&places, getpid(), 3, NOW));
-    assert_true(gm_places_keep(&places, getpid(), GM_PLACES_MAX, NOW));
-    assert_int_equal(gm_places_kept(&places, NOW), GM_PLACES_MAX);
+    assert_true(gm_places_reserve(&places, getpid(), GM_PLACES_MAX, NOW));
+    assert_int_equal(gm_places_reserved(&places, NOW), GM_PLACES_MAX);
     assert_false(gm_places_take(&places, 0, 77, NOW)); /* of another pid namespace */
 }
 

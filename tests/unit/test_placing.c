@@ -46,15 +46,15 @@ static const struct gm_msg_placed *receive_placed(int peer)
     return message.body;
 }
 
-/* The tokens of the answer, "2 1 0"; "-": the order stays, and `kept` is why. */
-static const char *placed(uint32_t flags, uint64_t nodes, const char *list, enum gm_why kept)
+/* The tokens of the answer, "2 1 0"; "-": the order stays, and `as_is` is why. */
+static const char *placed(uint32_t flags, uint64_t nodes, const char *list, enum gm_why as_is)
 {
     static char text[256];
     size_t at = 0;
     int peer = connect_peer();
     send_place(peer, flags, nodes, list);
     receive_placed(peer);
-    assert_int_equal(engine.place.kept, kept);
+    assert_int_equal(engine.place.as_is, as_is);
     snprintf(text, sizeof text, "-");
     for (uint32_t i = 0; i < n_entries; i++)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%u", i > 0 ? " " : "",

@@ -291,7 +291,7 @@ static void test_files_of_cold(void **state)
     assert_int_equal(gm_room_within_files(32, 32), ALL);
     assert_int_equal(gm_room_within_files(32, 31), 62 * MIB);
     assert_int_equal(gm_room_within_files(32, 0), 0);
-    struct gm_table_app app = {.chunks = 10, .kept = 4, .beyond = 20 * MIB, .on_host = 12 * MIB};
+    struct gm_table_app app = {.chunks = 10, .staying = 4, .beyond = 20 * MIB, .on_host = 12 * MIB};
     const struct gm_table table = {.apps = &app};
     assert_int_equal(gm_room_files_to_keep(&table, 0), 4); /* chunks of 2 MiB at least, */
     app.beyond = GIB;

@@ -506,7 +506,7 @@ static void test_full(void **state)
     assert_int_equal(engine.joins, APPS);
 
     /* Who says nothing makes room for who comes, the oldest first; the apps stay. */
-    enum { VISITORS = GM_FILES_KEPT * 2 / 3 };
+    enum { VISITORS = GM_FILES_RESERVED * 2 / 3 };
     int silent[VISITORS];
     for (unsigned i = 0; i < VISITORS; i++)
         silent[i] = connect_peer();

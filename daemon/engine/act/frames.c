@@ -148,7 +148,8 @@ static bool is_of_chunks(const struct gm_batch *batch)
 }
 
 /* The frame that item `i` of an unanswered batch of chunks keeps from others; GM_NONE: none. */
-static uint32_t kept_frame(const struct gm_engine *engine, const struct gm_batch *batch, uint32_t i)
+static uint32_t withheld_frame(const struct gm_engine *engine, const struct gm_batch *batch,
+                               uint32_t i)
 {
     const struct gm_chunk *chunk = &engine->table->chunks[batch->items[i]];
     if (chunk->frame == GM_NONE || engine->table->frames[chunk->frame].is_host || chunk->is_fixed)
@@ -165,12 +166,12 @@ bool gm_engine_is_left_behind(const struct gm_engine *engine, uint32_t frame)
 }
 
 /* What it has on the GPU, and the frames that it was told to unmap or to map. */
-uint64_t gm_engine_kept(const struct gm_engine *engine, uint32_t id)
+uint64_t gm_engine_withheld(const struct gm_engine *engine, uint32_t id)
 {
     uint64_t bytes = engine->table->apps[id].resident;
     for (const struct gm_batch *batch = engine->apps[id].batches.sent; batch; batch = batch->next)
         for (uint32_t i = 0; is_of_chunks(batch) && i < batch->n; i++) {
-            uint32_t frame = kept_frame(engine, batch, i);
+            uint32_t frame = withheld_frame(engine, batch, i);
             if (frame != GM_NONE)
                 bytes += gm_class_bytes(engine->table->frames[frame].class);
         }
@@ -180,7 +181,7 @@ uint64_t gm_engine_kept(const struct gm_engine *engine, uint32_t id)
 uint64_t gm_engine_held(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_table *table = engine->table;
-    uint64_t bytes = gm_engine_kept(engine, id);
+    uint64_t bytes = gm_engine_withheld(engine, id);
     for (uint32_t i = table->first_condemned; i != GM_NONE; i = table->frames[i].next)
         if (!table->frames[i].is_host && gm_table_has_drop(table, id, i))
             bytes += gm_class_bytes(table->frames[i].class);

@@ -17,7 +17,7 @@ void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_o
  * process. */
 bool gm_engine_is_left_behind(const struct gm_engine *engine, uint32_t frame);
 /* Bytes that a program which does not answer keeps from the others. */
-uint64_t gm_engine_kept(const struct gm_engine *engine, uint32_t app);
+uint64_t gm_engine_withheld(const struct gm_engine *engine, uint32_t app);
 /* ... and condemned frames that end when it has answered. */
 uint64_t gm_engine_held(const struct gm_engine *engine, uint32_t app);
 /* Condemn free frames as long as more than `kept` bytes of frames are there to stay. */

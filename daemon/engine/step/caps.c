@@ -144,7 +144,7 @@ static void lay_aside(struct gm_engine *engine, uint32_t id)
     uint64_t more = gm_room_to_lay_aside(&input, cold_of(engine, id), entry->beyond);
     if (more > 0) { /* what is on the host keeps its files, and others need theirs to run */
         const uint64_t files =
-            gm_room_within_files(entry->chunks - entry->kept, gm_engine_spare_files(engine, id));
+            gm_room_within_files(entry->chunks - entry->staying, gm_engine_spare_files(engine, id));
         more = gm_least(more, gm_less(gm_more(entry->on_host, files), entry->beyond));
     }
     if (more > 0)

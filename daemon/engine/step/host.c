@@ -231,7 +231,7 @@ bool gm_host_is_asked(const struct gm_engine *engine)
     return engine->host->asked & bit_of(engine);
 }
 
-uint64_t gm_host_kept(const struct gm_engine *engine)
+uint64_t gm_host_may_keep(const struct gm_engine *engine)
 {
     const struct gm_host *host = engine->host;
     const bool is_wanted = gm_host_is_asked(engine) || (host->waits & ~bit_of(engine)) != 0;

@@ -78,7 +78,7 @@ bool gm_host_is_coming(const struct gm_engine *engine);
 /* None waits for it any more. */
 void gm_host_end_wait(struct gm_engine *engine);
 /* The most that the GPU's pool is to keep: others may wait for the rest. */
-uint64_t gm_host_kept(const struct gm_engine *engine);
+uint64_t gm_host_may_keep(const struct gm_engine *engine);
 /* Whether it is asked to give back; and it has begun to. */
 bool gm_host_is_asked(const struct gm_engine *engine);
 void gm_host_heard(struct gm_engine *engine);

@@ -59,7 +59,7 @@ static void want_pinned(struct gm_engine *engine, uint64_t bytes)
     gm_lately_note(&engine->pinned_lately, engine->now, bytes);
     if (gm_lately_most(&engine->pinned_lately) == 0) /* nothing was evicted, nor will be */
         gm_engine_drop_all_shadows(engine);
-    const uint64_t kept = gm_host_kept(engine);
+    const uint64_t kept = gm_host_may_keep(engine);
     if (gm_less(gm_hostpool_pinned(&engine->pool), gm_hostpool_leaving(&engine->pool)) > kept)
         gm_engine_drop_all_shadows(engine);
     engine->shadows_told = gm_engine_wanted_shadows(engine);

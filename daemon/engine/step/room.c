@@ -116,7 +116,7 @@ static struct gm_room_input for_all(const struct gm_engine *engine, uint64_t pin
         .tiers_taken = gm_room_committed(table),
         .files = files == UINT32_MAX ? UINT64_MAX : files,
         .files_taken =
-            table->kept + ((table->orphaned + table->orphaned_on_host) >> GM_CHUNK_SHIFT),
+            table->staying + ((table->orphaned + table->orphaned_on_host) >> GM_CHUNK_SHIFT),
         .is_host_mappable = !engine->pool.is_registered,
         .cap = UINT64_MAX,
         .told = UINT64_MAX,
@@ -177,7 +177,7 @@ static void add_files(const struct gm_engine *engine, uint32_t id, struct gm_roo
             const struct gm_engine *other = client->engines[i];
             const struct gm_table_app *entry = other ? &other->table->apps[client->id] : NULL;
             input->files_own += other ? entry->chunks : 0;
-            input->files_taken -= other == engine ? entry->kept : 0;
+            input->files_taken -= other == engine ? entry->staying : 0;
         }
 }
 
@@ -319,7 +319,7 @@ void gm_engine_update_room(struct gm_engine *engine)
     uint64_t room = gm_less(engine->table->budget, engine->table->fixed);
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (gm_engine_is_absent(engine, id))
-            room = gm_less(room, gm_engine_kept(engine, id));
+            room = gm_less(room, gm_engine_withheld(engine, id));
     const struct gm_frame *entry;
     for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = entry->next) {
         entry = &engine->table->frames[i];
