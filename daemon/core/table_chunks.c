@@ -631,16 +631,33 @@ bool gm_table_settle(struct gm_table *table, uint32_t index)
     return true;
 }
 
-void gm_table_leave_frame(struct gm_table *table, uint32_t index, uint64_t fence)
+/* Returns the frame. */
+static uint32_t leave_frame(struct gm_table *table, uint32_t index, uint64_t fence)
 {
-    struct gm_chunk *chunk = gm_chunk_at(table, index);
-    const uint32_t frame = chunk->frame;
-    commit_leaving(table, chunk, index, fence);
+    const uint32_t frame = table->chunks[index].frame;
+    commit_leaving(table, gm_chunk_at(table, index), index, fence);
     if (fence != 0)
         gm_frame_at(table, frame)->fence = fence;
-    gm_table_free_frame(table, frame);
-    if (chunk->shadow == GM_SHADOW_CLAIMED)
+    return frame;
+}
+
+static void end_claim(struct gm_table *table, uint32_t index)
+{
+    if (table->chunks[index].shadow == GM_SHADOW_CLAIMED)
         gm_table_turn_shadow(table, index, GM_SHADOW_EV_END);
+}
+
+void gm_table_leave_frame(struct gm_table *table, uint32_t index, uint64_t fence)
+{
+    gm_table_free_frame(table, leave_frame(table, index, fence));
+    end_claim(table, index);
+}
+
+bool gm_table_leave_to_end(struct gm_table *table, uint32_t index, uint64_t fence, uint32_t exit_of)
+{
+    const bool is_legal = gm_table_condemn_frame(table, leave_frame(table, index, fence), exit_of);
+    end_claim(table, index);
+    return is_legal;
 }
 
 uint32_t gm_table_leave_pages(struct gm_table *table, uint32_t index)

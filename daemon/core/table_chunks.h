@@ -52,6 +52,9 @@ bool gm_table_settle(struct gm_table *table, uint32_t chunk);
 /* Its frame is free: its data has another copy, or will, as soon as copies out up to number `fence`
  * have read the frame. 0: nothing reads it. What was its shadow is its copy. */
 void gm_table_leave_frame(struct gm_table *table, uint32_t chunk, uint64_t fence);
+/* The same, and its frame is nobody's any more: gm_table_condemn_frame. */
+bool gm_table_leave_to_end(struct gm_table *table, uint32_t chunk, uint64_t fence,
+                           uint32_t exit_of);
 /* Its pages are none of its own any more, nor a shadow. Returns them; GM_NONE: it had none. Those
  * of a host frame leave with that (gm_table_condemn_frame). */
 uint32_t gm_table_leave_pages(struct gm_table *table, uint32_t chunk);

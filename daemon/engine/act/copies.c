@@ -9,6 +9,7 @@
 #include <assert.h>
 
 #include "daemon/engine/act/events.h"
+#include "daemon/engine/act/frames.h"
 #include "daemon/engine/state/backoff.h"
 
 /* ---- between the GPU and pinned memory ---- */
@@ -70,7 +71,7 @@ void gm_engine_copy_out(struct gm_engine *engine, uint32_t index)
     }
     const uint64_t number = submit(engine, GM_WAY_OUT, index, 0);
     if (gm_mover_result(engine->mover, GM_WAY_OUT, number) == CUDA_SUCCESS)
-        gm_table_leave_frame(engine->table, index, number);
+        gm_engine_leave_frame(engine, index, number);
 }
 
 void gm_engine_clear_pages(struct gm_engine *engine, uint32_t index)

@@ -91,16 +91,23 @@ void gm_engine_copies_ended(struct gm_engine *engine, uint32_t id)
         release(engine, id, true);
 }
 
+/* The app may have the frame mapped, in which is data of another one. */
+static bool has_of_another(const struct gm_table *table, uint32_t frame, uint32_t id)
+{
+    const uint32_t chunk = table->frames[frame].chunk;
+    return table->frames[frame].mapper == id && chunk != GM_NONE && table->chunks[chunk].app != id;
+}
+
 void gm_engine_exit_late(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_table *table = engine->table;
     struct gm_app *app = &engine->apps[id];
-    bool has_host_frames = false;
-    for (uint32_t i = 0; i < table->max_frames && !has_host_frames; i++)
-        has_host_frames = table->frames[i].state != GM_FRAME_UNUSED && table->frames[i].is_host &&
-                          gm_engine_may_reach(engine, id, i);
+    bool is_needed = false; /* others would use what it may reach */
+    for (uint32_t i = 0; i < table->max_frames && !is_needed; i++)
+        is_needed = (table->frames[i].is_host || has_of_another(table, i, id)) &&
+                    gm_engine_may_reach(engine, id, i);
     release(engine, id, false);
     app->exit.is_late = true;
-    if (!has_host_frames)
+    if (!is_needed)
         gm_engine_stop_watching(app);
 }

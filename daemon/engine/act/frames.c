@@ -14,16 +14,10 @@
 #include "daemon/engine/state/round.h"
 #include "daemon/memory/files.h"
 
-/* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,
- * if `exit_of` is an app, that app's process is gone with whatever it still ran on the GPU. So it
- * is with each app that is gone and may have it mapped. */
-void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of)
+/* `frame` is condemned: who has imported it is to drop it. Who has yet to come back is asked then
+ * (returns.c). */
+static void ask_to_drop(struct gm_engine *engine, uint32_t frame, uint32_t exit_of)
 {
-    if (exit_of == GM_NONE)
-        exit_of = gm_engine_leaving_with(engine, frame, GM_NONE);
-    if (!gm_table_condemn_frame(engine->table, frame, exit_of))
-        return;
-    /* Who has yet to come back is asked then (returns.c). */
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if ((engine->apps[id].session || engine->apps[id].state == GM_APP_LOST) &&
             gm_table_drop(engine->table, frame, id) && engine->apps[id].session)
@@ -31,6 +25,44 @@ void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_o
     /* If it waits for nobody, no event will come either. */
     if (engine->table->frames[frame].drops == 0 && exit_of == GM_NONE)
         engine->reap_more = true;
+}
+
+/* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,
+ * if `exit_of` is an app, that app's process is gone with whatever it still ran on the GPU. So it
+ * is with each app that is gone and may have it mapped. */
+void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of)
+{
+    if (exit_of == GM_NONE)
+        exit_of = gm_engine_leaving_with(engine, frame, GM_NONE);
+    if (gm_table_condemn_frame(engine->table, frame, exit_of))
+        ask_to_drop(engine, frame, exit_of);
+}
+
+bool gm_engine_is_mapped_by_left(const struct gm_engine *engine, uint32_t frame)
+{
+    const uint32_t mapper = engine->table->frames[frame].mapper;
+    return mapper != GM_NONE && engine->apps[mapper].state == GM_APP_GONE &&
+           gm_engine_may_reach(engine, mapper, frame);
+}
+
+void gm_engine_leave_frame(struct gm_engine *engine, uint32_t chunk, uint64_t fence)
+{
+    const uint32_t frame = engine->table->chunks[chunk].frame;
+    if (!gm_engine_is_mapped_by_left(engine, frame)) {
+        gm_table_leave_frame(engine->table, chunk, fence);
+        return;
+    }
+    const uint32_t exit_of = gm_engine_leaving_with(engine, frame, GM_NONE);
+    if (gm_table_leave_to_end(engine->table, chunk, fence, exit_of))
+        ask_to_drop(engine, frame, exit_of);
+}
+
+void gm_engine_free_frame(struct gm_engine *engine, uint32_t frame)
+{
+    if (gm_engine_is_mapped_by_left(engine, frame))
+        gm_engine_condemn(engine, frame, GM_NONE);
+    else
+        gm_table_free_frame(engine->table, frame);
 }
 
 void gm_engine_drop_idle_pools(struct gm_engine *engine)

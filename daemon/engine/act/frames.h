@@ -13,6 +13,16 @@ uint32_t gm_engine_make_host_frame(struct gm_engine *engine, uint32_t chunk);
 /* `frame` is nobody's any more and ends as soon as no copy reads it, no shim holds an import and,
  * if `exit_of` is an app, that app's process is gone with whatever it still ran on the GPU. */
 void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_of);
+/*
+ * A program of the daemon before has left before it said what it has mapped, or before it unmapped
+ * that; and its process, which has yet to end, may have the frame mapped, in which data of another
+ * program is. Nobody else gets such a frame.
+ */
+bool gm_engine_is_mapped_by_left(const struct gm_engine *engine, uint32_t frame);
+/* As gm_table_leave_frame; a frame that nobody else gets is condemned. */
+void gm_engine_leave_frame(struct gm_engine *engine, uint32_t chunk, uint64_t fence);
+/* As gm_table_free_frame, likewise. */
+void gm_engine_free_frame(struct gm_engine *engine, uint32_t frame);
 /* An ended program left this condemned frame behind: a copy of what it had open lives on in another
  * process. */
 bool gm_engine_is_left_behind(const struct gm_engine *engine, uint32_t frame);

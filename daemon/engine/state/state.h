@@ -136,7 +136,7 @@ struct gm_app {
         uv_poll_t *poll; /* on its pidfd; NULL: it has exited, or cannot be watched */
         int pidfd;
         uint64_t left_at; /* when its connection ended */
-        bool is_late;     /* it was waited for long enough: only host frames wait for it now */
+        bool is_late;     /* it was waited for long enough: only what others would use waits now */
     } exit;
     struct {                   /* allocs.c; waiting.c: waiting. ALLOCs that are not answered yet */
         uint32_t pending;      /* committed */

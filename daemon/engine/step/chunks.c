@@ -11,6 +11,7 @@
 
 #include "daemon/engine/act/batches.h"
 #include "daemon/engine/act/copies.h"
+#include "daemon/engine/act/frames.h"
 #include "daemon/engine/act/device.h"
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/act/say.h"
@@ -125,11 +126,12 @@ static void clear_failed(struct gm_engine *engine, uint64_t number, CUresult res
 }
 
 /* Nobody can map its frame now: its program, or another one that may have it mapped, has yet to
- * come back. */
+ * come back, or to end. */
 static bool must_leave(const struct gm_engine *engine, const struct gm_chunk *chunk)
 {
     return !chunk->is_freed && (engine->table->apps[chunk->app].is_lost ||
-                                gm_table_is_awaited(engine->table, chunk->frame));
+                                gm_table_is_awaited(engine->table, chunk->frame) ||
+                                gm_engine_is_mapped_by_left(engine, chunk->frame));
 }
 
 static void copy_failed(struct gm_engine *engine, enum gm_way way, uint32_t index, CUresult result)

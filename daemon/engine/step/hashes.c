@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "daemon/engine/act/copies.h"
+#include "daemon/engine/act/frames.h"
 #include "daemon/engine/act/hashing.h"
 #include "daemon/engine/step/release.h"
 
@@ -19,7 +20,7 @@
 static void leave_clean(struct gm_engine *engine, uint32_t index)
 {
     engine->sums.clean += gm_chunk_bytes(&engine->table->chunks[index]);
-    gm_table_leave_frame(engine->table, index, 0);
+    gm_engine_leave_frame(engine, index, 0);
 }
 
 /* Its frame needs no clearing, either, unless it is kept from others as a lost program may have it
@@ -29,7 +30,7 @@ static void leave_zero(struct gm_engine *engine, uint32_t index)
     const uint32_t frame = engine->table->chunks[index].frame;
     engine->sums.zero += gm_chunk_bytes(&engine->table->chunks[index]);
     gm_engine_free_pages(engine, index);
-    gm_table_leave_frame(engine->table, index, 0);
+    gm_engine_leave_frame(engine, index, 0);
     if (engine->table->frames[frame].state == GM_FRAME_FREE)
         gm_table_clean_frame(engine->table, frame, 0);
 }

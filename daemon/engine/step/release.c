@@ -52,7 +52,7 @@ void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
     else if (engine->table->frames[frame].is_host)
         ; /* it stays as long as the data in its pages: gm_engine_free_pages */
     else if (engine->apps[chunk->app].state != GM_APP_GONE)
-        gm_table_free_frame(engine->table, frame);
+        gm_engine_free_frame(engine, frame);
     else
         end_frame(engine, chunk, frame);
 }

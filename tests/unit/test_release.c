@@ -1,0 +1,331 @@
+/*
+ * Who gets a frame that a chunk leaves (daemon/engine/step/release.c, act/frames.c, act/exits.c),
+ * in a real table. A daemon died while a chunk of one program left a frame, and another program may
+ * have mapped that already. The second one leaves before it has said what it has mapped, or
+ * unmapped it, and its process lives on: nobody else may get the frame until that has ended.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "daemon/core/table_check.h"
+#include "daemon/engine/act/batches.h"
+#include "daemon/engine/act/device.h"
+#include "daemon/engine/act/events.h"
+#include "daemon/engine/act/exits.h"
+#include "daemon/engine/act/frames.h"
+#include "daemon/engine/state/backoff.h"
+#include "daemon/engine/state/engine.h"
+#include "daemon/engine/state/round.h"
+#include "daemon/engine/step/release.h"
+#include "daemon/engine/step/shares.h"
+#include "daemon/memory/files.h"
+#include "tests/unit/turns.h"
+
+enum { LEAVES, MAPS, OTHER, APPS = 4, CHUNKS = 16 };
+
+static struct gm_engine *engine;
+static struct gm_table *table;
+static uint32_t n_destroyed, n_dropped;
+static uint32_t chunk, frame; /* of LEAVES; MAPS may have mapped it */
+
+/* ---- what is around it ---- */
+
+void gm_engine_again(struct gm_engine *e)
+{
+    assert_ptr_equal(e, engine);
+}
+
+void gm_engine_replan(struct gm_engine *e)
+{
+    assert_ptr_equal(e, engine);
+}
+
+bool gm_engine_ask_device(const struct gm_engine *e, uint64_t *free_bytes, uint64_t *total)
+{
+    (void)e;
+    *free_bytes = *total = 0;
+    return true;
+}
+
+void gm_engine_back_off(struct gm_engine *e, enum gm_retry retry)
+{
+    (void)e, (void)retry;
+    fail();
+}
+
+void gm_engine_back_off_app(struct gm_engine *e, uint32_t app)
+{
+    (void)e, (void)app;
+    fail();
+}
+
+void gm_engine_went_well(struct gm_engine *e, enum gm_retry retry)
+{
+    (void)e, (void)retry;
+    fail();
+}
+
+void gm_engine_batch(struct gm_engine *e, uint32_t app, enum gm_batch_kind kind, uint32_t item)
+{
+    assert_ptr_equal(e, engine);
+    assert_int_equal(kind, GM_BATCH_DROP);
+    assert_int_equal(item, frame);
+    assert_int_equal(app, LEAVES);
+    n_dropped++;
+}
+
+void gm_engine_emit(struct gm_engine *e, const struct gm_event *event)
+{
+    (void)e, (void)event;
+    fail();
+}
+
+const char *gm_engine_error_text(const struct gm_engine *e, CUresult result)
+{
+    (void)e, (void)result;
+    return "";
+}
+
+void gm_engine_leave_share(struct gm_engine *e, uint32_t index)
+{
+    (void)e, (void)index;
+    fail();
+}
+
+uint32_t gm_files_for_frames(void)
+{
+    return 0;
+}
+
+uint32_t gm_files_left_for_frames(void)
+{
+    return 0;
+}
+
+uint32_t gm_files_limit(void)
+{
+    return 0;
+}
+
+CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t bytes)
+{
+    (void)frames, (void)index, (void)bytes;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult gm_frames_adopt(struct gm_frames *frames, uint32_t index, struct gm_hostpool *pool,
+                         uint32_t page, uint32_t owner)
+{
+    (void)frames, (void)index, (void)pool, (void)page, (void)owner;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void gm_frames_destroy(struct gm_frames *frames, uint32_t index, uint64_t bytes)
+{
+    (void)frames, (void)bytes;
+    assert_int_equal(index, frame);
+    n_destroyed++;
+}
+
+uint64_t gm_mover_done(const struct gm_mover *mover, enum gm_way way)
+{
+    (void)mover, (void)way;
+    return 0;
+}
+
+void gm_stores_free(struct gm_stores *stores, enum gm_tier tier, uint32_t page)
+{
+    (void)stores, (void)tier, (void)page;
+}
+
+/* ---- the scene ---- */
+
+static struct gm_client client;
+static int session;
+
+static int set_up(void **state)
+{
+    static uv_poll_t poll;
+    (void)state;
+    n_destroyed = n_dropped = 0;
+    engine = calloc(1, sizeof *engine);
+    engine->config.max_apps = APPS;
+    engine->table_memory = calloc(1, gm_table_size(APPS, CHUNKS, CHUNKS));
+    engine->table = table = gm_table_init(engine->table_memory, APPS, CHUNKS, CHUNKS, 1 << 30);
+    engine->apps = calloc(APPS, sizeof *engine->apps);
+    for (uint32_t id = 0; id < 3; id++) {
+        assert_true(gm_table_add_app(table, id, 1000));
+        engine->apps[id].client = &client;
+        engine->apps[id].state = GM_APP_PAUSED;
+        engine->apps[id].session = (void *)&session;
+    }
+    gm_table_add_allocation(table, LEAVES, 1ull << 40, GM_CHUNK_MIN);
+    chunk = table->allocations[table->apps[LEAVES].allocations.head].first;
+    to_new_frame(table, chunk);
+    frame = table->chunks[chunk].frame;
+    assert_true(gm_table_import(table, frame, LEAVES));
+    assert_true(gm_table_evict(table, chunk, 0));
+    gm_table_end_map(table, chunk, false);
+
+    /* As table_adopt.c leaves it: the ledger says that MAPS was told to map the frame. */
+    gm_frame_at(table, frame)->mapper = MAPS;
+    assert_true(gm_table_import(table, frame, MAPS));
+    engine->apps[MAPS].state = GM_APP_LOST;
+    engine->apps[MAPS].exit.poll = &poll;
+    gm_table_set_lost(table, MAPS, true);
+    assert_true(gm_table_is_awaited(table, frame));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    assert_null(gm_table_check(table));
+    free(engine->apps);
+    free(engine->table_memory);
+    free(engine);
+    return 0;
+}
+
+/* It leaves, and its process lives on. */
+static void leave(void)
+{
+    engine->apps[MAPS].state = GM_APP_GONE;
+    engine->apps[MAPS].session = NULL;
+    gm_engine_end_awaiting(engine, MAPS);
+    assert_false(gm_table_is_awaited(table, frame));
+}
+
+static void end_process(void)
+{
+    engine->apps[MAPS].exit.poll = NULL;
+    gm_engine_copies_ended(engine, MAPS);
+}
+
+/* Its program drops the frame, as it was asked to. */
+static void drop(void)
+{
+    assert_int_equal(n_dropped, 1);
+    gm_table_end_drop(table, frame, LEAVES, true);
+}
+
+static void check_kept(void)
+{
+    assert_int_equal(table->frames[frame].state, GM_FRAME_CONDEMNED);
+    assert_int_equal(table->frames[frame].exit_of, MAPS);
+    drop();
+    gm_engine_reap(engine);
+    assert_int_equal(n_destroyed, 0);
+    end_process();
+    gm_engine_reap(engine);
+    assert_int_equal(table->frames[frame].exit_of, GM_NONE);
+}
+
+/* ---- tests ---- */
+
+static void settle(void)
+{
+    assert_int_equal(table->chunks[chunk].frame, GM_NONE);
+    gm_table_end_copy(table, chunk, false);
+    assert_true(gm_table_settle(table, chunk));
+}
+
+/* The copy out ends, or was not needed, while the process lives. */
+static void test_left(void **state)
+{
+    (void)state;
+    leave();
+    assert_true(gm_engine_is_mapped_by_left(engine, frame));
+    gm_engine_leave_frame(engine, chunk, 0);
+    settle();
+    check_kept();
+}
+
+/* A copy that is under way reads the frame until it ends. */
+static void test_copied(void **state)
+{
+    (void)state;
+    leave();
+    gm_table_begin_copy(table, chunk);
+    gm_engine_leave_frame(engine, chunk, 7);
+    assert_int_equal(table->frames[frame].fence, 7);
+    settle();
+    assert_int_equal(table->frames[frame].state, GM_FRAME_CONDEMNED);
+    drop();
+    end_process();
+    gm_engine_reap(engine);
+    assert_int_equal(n_destroyed, 0);
+}
+
+/* Nobody needs the data any more. */
+static void test_freed(void **state)
+{
+    (void)state;
+    leave();
+    gm_engine_give_up_frame(engine, chunk);
+    settle();
+    check_kept();
+}
+
+/* The process ends before the chunk has left: the frame is free. */
+static void test_ended(void **state)
+{
+    (void)state;
+    leave();
+    end_process();
+    assert_false(gm_engine_is_mapped_by_left(engine, frame));
+    gm_engine_leave_frame(engine, chunk, 0);
+    settle();
+    assert_int_equal(table->frames[frame].state, GM_FRAME_FREE);
+}
+
+/* It says HELLO again, and may lie: it is watched on as long as it may reach data of another. */
+static void test_hello_again(void **state)
+{
+    (void)state;
+    leave();
+    gm_engine_exit_late(engine, MAPS);
+    assert_non_null(engine->apps[MAPS].exit.poll);
+    gm_engine_leave_frame(engine, chunk, 0);
+    settle();
+    check_kept();
+}
+
+/* It is still awaited: the frame is nobody's, until it is known what it has mapped. */
+static void test_awaited(void **state)
+{
+    (void)state;
+    assert_false(gm_engine_is_mapped_by_left(engine, frame));
+    gm_engine_leave_frame(engine, chunk, 0);
+    settle();
+    assert_int_equal(table->frames[frame].state, GM_FRAME_USED);
+    assert_int_equal(table->frames[frame].chunk, GM_NONE);
+    leave();
+    check_kept();
+}
+
+/* Who may only have imported the frame, as any app may, is in nobody's way. */
+static void test_imported(void **state)
+{
+    (void)state;
+    gm_frame_at(table, frame)->mapper = LEAVES;
+    leave();
+    gm_engine_leave_frame(engine, chunk, 0);
+    settle();
+    assert_int_equal(table->frames[frame].state, GM_FRAME_FREE);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(left),        TEST(copied),  TEST(freed),    TEST(ended),
+        TEST(hello_again), TEST(awaited), TEST(imported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
