@@ -195,11 +195,7 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
 
     const uint16_t version = gm_wire_common(body->oldest, body->newest);
     if (version == 0) {
-        snprintf(text, sizeof text,
-                 "the client speaks protocol versions %u to %u, this gpumuxd %u to %u: install the "
-                 "same gpumux version of both",
-                 body->oldest, body->newest, GM_WIRE_OLDEST, GM_WIRE_VERSION);
-        gm_session_end(session, GM_REFUSE_VERSION, text);
+        gm_session_end_version(session, body->oldest, body->newest);
         return;
     }
     memcpy(session->name, body->name, sizeof session->name);
@@ -456,11 +452,7 @@ static void fault(struct gm_session *session, enum gm_wire_fault fault, size_t l
     char text[160];
 
     if (fault == GM_WIRE_BAD_VERSION && length >= sizeof *header) {
-        snprintf(text, sizeof text,
-                 "the client speaks protocol version %u, this gpumuxd %u: "
-                 "install the same gpumux version of both",
-                 header->version, GM_WIRE_VERSION);
-        gm_session_end(session, GM_REFUSE_VERSION, text);
+        gm_session_end_version(session, header->version, header->version);
         return;
     }
     snprintf(text, sizeof text, "bad message (%s): %s",

@@ -248,6 +248,27 @@ void gm_session_end(struct gm_session *session, enum gm_refusal reason, const ch
     end(session, GM_LOG_WARN, reason, text);
 }
 
+/* "17", "17 to 18". */
+static const char *format_versions(uint16_t oldest, uint16_t newest, char text[24])
+{
+    if (oldest == newest)
+        snprintf(text, 24, "%u", newest);
+    else
+        snprintf(text, 24, "%u to %u", oldest, newest);
+    return text;
+}
+
+void gm_session_end_version(struct gm_session *session, uint16_t oldest, uint16_t newest)
+{
+    char text[sizeof((struct gm_msg_refused){0}).text], theirs[24], ours[24];
+    snprintf(text, sizeof text,
+             "the client speaks protocol version%s %s, this gpumuxd %s: install the same gpumux "
+             "version of both",
+             oldest == newest ? "" : "s", format_versions(oldest, newest, theirs),
+             format_versions(GM_WIRE_OLDEST, GM_WIRE_VERSION, ours));
+    gm_session_end(session, GM_REFUSE_VERSION, text);
+}
+
 void gm_session_tell(const struct gm_session *session, enum gm_bound_kind kind, const char *text)
 {
     struct gm_bound *user = session->user;

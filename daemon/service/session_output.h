@@ -33,6 +33,8 @@ void gm_session_say(const struct gm_session *session, enum gm_log_level level, c
 int gm_session_send(struct gm_session *session, enum gm_msg_type type, const void *body,
                     const void *entries, uint32_t count, const int *fds, int n_fds);
 void gm_session_end(struct gm_session *session, enum gm_refusal reason, const char *text);
+/* It speaks these versions of the protocol, and the daemon none of them. */
+void gm_session_end_version(struct gm_session *session, uint16_t oldest, uint16_t newest);
 
 /* Whether the daemon reads what it sends. mux-ctl reads an answer before it asks anew: until it
  * has, nothing more is read, so its answers never pile up. A program is always heard. */

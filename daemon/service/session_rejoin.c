@@ -49,7 +49,7 @@ static void refuse(struct gm_session *session, uint32_t app, enum gm_refusal rea
 void gm_rejoin_begin(struct gm_session *session, const struct gm_msg_rejoin *body)
 {
     if (gm_wire_common(body->oldest, body->newest) == 0) {
-        gm_session_end(session, GM_REFUSE_VERSION, "it speaks no version of this daemon's");
+        gm_session_end_version(session, body->oldest, body->newest);
         return;
     }
     const struct gm_lost *lost = find(session, body->app);

@@ -325,7 +325,21 @@ static void test_versions(void **state)
     int peer = connect_peer();
     assert_int_equal(send(peer, bytes, length, 0), (ssize_t)length);
     turn(2);
-    expect_refused(peer, GM_REFUSE_VERSION, "the client speaks protocol versions");
+    char text[80];
+    snprintf(text, sizeof text, "the client speaks protocol versions %u to %u, this gpumuxd",
+             GM_WIRE_VERSION + 1, GM_WIRE_VERSION + 2);
+    expect_refused(peer, GM_REFUSE_VERSION, text);
+
+    struct gm_msg_rejoin body = expect_program(), *again = (void *)sent;
+    length = gm_wire_encode(bytes, sizeof bytes, GM_MSG_REJOIN, &body, NULL, 0);
+    again->oldest = again->newest = GM_WIRE_VERSION + 1;
+    peer = connect_peer();
+    assert_int_equal(send(peer, bytes, length, 0), (ssize_t)length);
+    turn(2);
+    snprintf(text, sizeof text, "version %u, this gpumuxd %u", GM_WIRE_VERSION + 1,
+             GM_WIRE_VERSION);
+    expect_refused(peer, GM_REFUSE_VERSION, text);
+    control.takeover = NULL;
 }
 
 static void test_bad_messages(void **state)
