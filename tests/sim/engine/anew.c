@@ -17,28 +17,13 @@ static struct {
     unsigned n;
 } ghost; /* what the process still has mapped on the host, one a page */
 
-static void run_for(uint64_t time)
-{
-    const uint64_t until = machine.now + time;
-    while (machine_step(until))
-        continue;
-}
-
 /* A program of so many MiB, of which it may have `cap` on the GPU; 0: all. */
 static struct program *start(uint32_t number, uint64_t mib, uint64_t cap)
 {
     struct program *p = &machine.programs[number];
-    program_start(p, false);
-    p->uid = USER;
-    p->is_steady = true;
-    p->work = UINT64_MAX;
-    p->may_park = p->may_share = p->may_spare = false;
-    p->wishes = (struct gm_wishes){.cap_is = cap > 0 ? GM_HELLO_CAP_OURS : p->wishes.cap_is,
-                                   .cap = cap * GM_MIB,
-                                   .oversize = p->wishes.oversize};
-    p->most_pages[0] = (uint32_t)(mib * GM_MIB >> GM_CHUNK_SHIFT);
+    program_start_steady(p, USER, mib, cap);
     machine.unit = (uint32_t)(20 * GM_MIB >> GM_CHUNK_SHIFT);
-    run_for(2 * GM_S);
+    machine_run(2 * GM_S);
     require(p->touches > 0, "program %u has not worked", number);
     return p;
 }
@@ -67,13 +52,6 @@ static void end_ghost(void)
     }
 }
 
-static void end(struct program *p)
-{
-    program_leave(p);
-    while (p->is_there || p->session)
-        require(machine_step(UINT64_MAX), "a process does not end");
-}
-
 static void run(bool dies)
 {
     const struct gm_engine_config config = {.budget = 160 * GM_MIB,
@@ -95,21 +73,21 @@ static void run(bool dies)
         require(machine_step(UINT64_MAX), "the process does not say HELLO again");
     p->is_asleep = true;
     p->work = 0;
-    run_for(100 * GM_MS);
+    machine_run(100 * GM_MS);
     require(machine.daemon.engines[0]->table->condemned == 0,
             "what it had on the GPU waits for the end of the process");
 
     /* Others of its user leave the GPU for each other, so they want pinned memory. */
     struct program *a = start(2, 100, 0), *b = start(3, 100, 0);
-    run_for(2 * GM_EXIT_NS);
+    machine_run(2 * GM_EXIT_NS);
     require(a->turns > 1 && b->turns > 1, "others do not work beside it");
 
     machine.is_ending = true;
-    end(a);
-    end(b);
+    program_end_well(a);
+    program_end_well(b);
     end_ghost();
-    end(p);
-    run_for(60 * GM_S);
+    program_end_well(p);
+    machine_run(60 * GM_S);
     checks_nothing_left();
     scenario_close();
 }

@@ -9,24 +9,11 @@
 
 enum { USER = 1000 };
 
-static void run_for(uint64_t time)
-{
-    const uint64_t until = machine.now + time;
-    while (machine_step(until))
-        continue;
-}
-
 static struct program *start(uint32_t number)
 {
     struct program *p = &machine.programs[number];
-    program_start(p, false);
-    p->uid = USER;
-    p->is_steady = true;
-    p->work = UINT64_MAX;
-    p->may_park = p->may_share = p->may_spare = false;
-    p->wishes = (struct gm_wishes){.class = 0};
-    p->most_pages[0] = (uint32_t)(48 * GM_MIB >> GM_CHUNK_SHIFT);
-    run_for(500 * GM_MS);
+    program_start_steady(p, USER, 48, 0);
+    machine_run(500 * GM_MS);
     require(p->touches > 0, "program %u has not worked", number);
     return p;
 }
@@ -35,7 +22,7 @@ static void fall_asleep(struct program *p)
 {
     p->is_asleep = true;
     p->work = 0;
-    run_for(GM_S);
+    machine_run(GM_S);
 }
 
 static void wake(struct program *p)
@@ -75,7 +62,7 @@ static void expect_away(const struct program *p, uint64_t time)
 static void expect_work(const struct program *p, const char *when)
 {
     const uint64_t before = p->touches;
-    run_for(2 * GM_S);
+    machine_run(2 * GM_S);
     require(p->touches > before + 1, "program %u does not work %s", p->number, when);
 }
 
@@ -103,29 +90,29 @@ static void run_prefetches(void)
     fall_asleep(p);
     const uint64_t had = table()->apps[p->app].device;
     set_paused(p, GM_PAUSED_EVICTED);
-    run_for(GM_S);
+    machine_run(GM_S);
     ask_ahead(p);
-    run_for(5 * GM_S);
+    machine_run(5 * GM_S);
     require(table()->apps[p->app].device == 0, "who is evicted came back as it was asked for");
     set_paused(p, GM_PAUSED_NO);
-    run_for(5 * GM_S);
+    machine_run(5 * GM_S);
     require(table()->apps[p->app].device == had, "what was asked for does not come");
 
     set_paused(p, GM_PAUSED_EVICTED);
-    run_for(GM_S);
+    machine_run(GM_S);
     set_paused(p, GM_PAUSED_NO);
     wake(p);
-    run_for(GM_S);
+    machine_run(GM_S);
     fall_asleep(p); /* it ran, so that is over */
     set_paused(p, GM_PAUSED_EVICTED);
-    run_for(GM_S);
+    machine_run(GM_S);
     set_paused(p, GM_PAUSED_NO);
-    run_for(5 * GM_S);
+    machine_run(5 * GM_S);
     require(table()->apps[p->app].device == 0, "it came though nobody asked since it ran");
 
     machine.is_ending = true;
     program_leave(p);
-    run_for(60 * GM_S);
+    machine_run(60 * GM_S);
     checks_nothing_left();
     scenario_close();
 }
@@ -144,15 +131,15 @@ void evicts_run(void)
 
     struct gm_trimmed trimmed; /* that is for paused ones: there are none */
     gm_machine_trim(&machine.daemon, 0, true, &trimmed);
-    run_for(GM_S);
+    machine_run(GM_S);
     require(table()->apps[p->app].device > 0, "a trim moves one that is not paused");
 
     set_paused(p, GM_PAUSED_EVICTED);
-    run_for(GM_S);
+    machine_run(GM_S);
     expect_away(p, 10 * GM_S);
     wake(p); /* it stays away whatever it does */
     const uint64_t before = p->touches;
-    run_for(GM_S);
+    machine_run(GM_S);
     expect_away(p, 10 * GM_S);
     require(p->touches == before, "who is evicted works");
     set_paused(p, GM_PAUSED_NO);
@@ -160,11 +147,11 @@ void evicts_run(void)
 
     fall_asleep(p);
     set_paused(p, GM_PAUSED_IDLE);
-    run_for(GM_S);
+    machine_run(GM_S);
     expect_away(p, 10 * GM_S);
     wake(p);
     expect_work(p, "at its next call");
-    run_for(5 * GM_S);
+    machine_run(5 * GM_S);
     expect_work(p, "later");
     require(table()->apps[p->app].device > 0, "its memory is not back");
 
@@ -173,7 +160,7 @@ void evicts_run(void)
 
     struct program *other = start(2); /* it keeps its own memory */
     set_paused(p, GM_PAUSED_EVICTED);
-    run_for(GM_S);
+    machine_run(GM_S);
     require(table()->apps[p->app].device == 0, "beside another one it does not leave");
     expect_work(other, "beside one that is evicted");
     require(table()->apps[other->app].device > 0, "another one left with it");
@@ -181,7 +168,7 @@ void evicts_run(void)
     machine.is_ending = true;
     program_leave(p);
     program_leave(other);
-    run_for(60 * GM_S);
+    machine_run(60 * GM_S);
     checks_nothing_left();
     scenario_close();
     run_prefetches();

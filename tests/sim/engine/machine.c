@@ -91,6 +91,13 @@ bool machine_step(uint64_t until)
     return true;
 }
 
+void machine_run(uint64_t time)
+{
+    const uint64_t until = machine.now + time;
+    while (machine_step(until))
+        continue;
+}
+
 void machine_clear(void)
 {
     n_events = 0;

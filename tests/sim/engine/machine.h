@@ -289,10 +289,14 @@ struct program {
 
 /* program*.c */
 void program_start(struct program *program, bool has_executed);
+/* It works without a pause, as `uid`, on `mib` MiB that it allocates by machine.unit; of those
+ * `cap` MiB may be on the GPU; 0: all. It neither parks nor shares. */
+void program_start_steady(struct program *program, uint32_t uid, uint64_t mib, uint64_t cap);
 void program_die(struct program *program);
-void program_leave(struct program *program);   /* end itself well */
-void program_execute(struct program *program); /* another one, whose HELLO comes soon */
-void programs_look(void);                      /* after each step: gates that opened */
+void program_leave(struct program *program);    /* end itself well */
+void program_end_well(struct program *program); /* ... and wait until it has */
+void program_execute(struct program *program);  /* another one, whose HELLO comes soon */
+void programs_look(void);                       /* after each step: gates that opened */
 /* It is parked: whether it could be enabled by anybody, as nobody has marked it as moving. */
 bool program_may_go_on(const struct program *program);
 struct page *program_page(const struct program *program, uint32_t page); /* NULL: unmapped */
@@ -411,7 +415,8 @@ typedef void machine_event(void *arg, uint64_t a, uint64_t b);
 void machine_at(uint64_t at, machine_event *fn, void *arg, uint64_t a, uint64_t b);
 /* One step: the next event, unless it is later than `until`. False: there is none. */
 bool machine_step(uint64_t until);
-void machine_clear(void); /* forget all events */
+void machine_run(uint64_t time); /* all events of so long */
+void machine_clear(void);        /* forget all events */
 
 static inline uint64_t chance_below(uint64_t below)
 {

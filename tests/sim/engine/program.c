@@ -326,6 +326,13 @@ void program_leave(struct program *p)
     program_die(p);
 }
 
+void program_end_well(struct program *p)
+{
+    program_leave(p);
+    while (p->is_there || p->session)
+        require(machine_step(UINT64_MAX), "a process does not end");
+}
+
 enum gm_why program_stop(pid_t pid)
 {
     for (uint32_t i = 1; i <= machine.n_programs; i++)

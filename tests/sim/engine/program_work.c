@@ -242,6 +242,18 @@ static void on_live(void *arg, uint64_t life, uint64_t unused)
     program_wake(p, !p->is_steady ? 3 * GM_MS : machine.has_jobs ? 2 * GM_MS : 200 * GM_US);
 }
 
+void program_start_steady(struct program *p, uint32_t uid, uint64_t mib, uint64_t cap)
+{
+    program_start(p, false);
+    p->uid = uid;
+    p->is_steady = true;
+    p->work = UINT64_MAX;
+    p->may_park = p->may_share = p->may_spare = false;
+    p->wishes = (struct gm_wishes){.cap_is = cap > 0 ? GM_HELLO_CAP_OURS : GM_HELLO_CAP_UNSAID,
+                                   .cap = cap * GM_MIB};
+    p->most_pages[0] = (uint32_t)(mib * GM_MIB >> GM_CHUNK_SHIFT);
+}
+
 void program_wake(struct program *p, uint64_t usual)
 {
     machine_at(machine.now + usual / 4 + chance_below(usual * 3 / 2), on_live, p, p->life, 0);

@@ -564,22 +564,12 @@ static void await_spares(void)
     require(!has_spares(), "a program keeps a spare for 5 s");
 }
 
-static void await(uint64_t time)
-{
-    const uint64_t until = machine.now + time;
-    while (machine_step(until))
-        continue;
-}
-
 /* All programs end, and the daemon has a minute to give everything back. */
 static void end_all(void)
 {
-    for (uint32_t i = 1; i <= machine.n_programs; i++) {
-        program_leave(&machine.programs[i]);
-        while (machine.programs[i].is_there || machine.programs[i].session)
-            require(machine_step(UINT64_MAX), "a process does not end");
-    }
-    await(60 * GM_S);
+    for (uint32_t i = 1; i <= machine.n_programs; i++)
+        program_end_well(&machine.programs[i]);
+    machine_run(60 * GM_S);
 }
 
 static void end_well(void)
@@ -601,7 +591,7 @@ static void end_saving(void)
     while (!machine.is_saved && !machine.is_lost && machine_step(until))
         continue;
     require(machine.is_saved || machine.is_lost, "the daemon does not end");
-    await(GM_S);
+    machine_run(GM_S);
     end_all();
 }
 

@@ -11,38 +11,16 @@
 
 enum { USER = 1000, OTHER_USER };
 
-static void run_for(uint64_t time)
-{
-    const uint64_t until = machine.now + time;
-    while (machine_step(until))
-        continue;
-}
-
 /* A program of so many MiB, in allocations of `unit`, which it writes. Of that it may have `cap` on
  * the GPU; 0: it has no cap. Then it works on its first allocation. */
 static struct program *start(uint32_t number, uint32_t uid, uint64_t mib, uint64_t unit,
                              uint64_t cap)
 {
     struct program *p = &machine.programs[number];
-    program_start(p, false);
-    p->uid = uid;
-    p->is_steady = true;
-    p->work = UINT64_MAX;
-    p->may_park = p->may_share = p->may_spare = false;
-    p->wishes = (struct gm_wishes){.cap_is = cap > 0 ? GM_HELLO_CAP_OURS : p->wishes.cap_is,
-                                   .cap = cap * GM_MIB,
-                                   .oversize = p->wishes.oversize};
-    p->most_pages[0] = (uint32_t)(mib * GM_MIB >> GM_CHUNK_SHIFT);
+    program_start_steady(p, uid, mib, cap);
     machine.unit = (uint32_t)(unit * GM_MIB >> GM_CHUNK_SHIFT);
-    run_for(500 * GM_MS);
+    machine_run(500 * GM_MS);
     return p;
-}
-
-static void end(struct program *p)
-{
-    program_leave(p);
-    while (p->is_there || p->session)
-        require(machine_step(UINT64_MAX), "a process does not end");
 }
 
 /* It is open for nine tenths of that time. */
@@ -64,7 +42,7 @@ static void sleep_now(struct program *p)
     require(p->touches > 0, "program %u has not worked", p->number);
     p->is_asleep = true;
     p->work = 0;
-    run_for(GM_S);
+    machine_run(GM_S);
 }
 
 /* Another program needs all of the GPU, and ends. */
@@ -72,8 +50,8 @@ static void fill_gpu(uint64_t mib)
 {
     struct program *other = start(2, USER, mib, mib / 6, 0);
     require(other->touches > 0, "the other one has not worked");
-    end(other);
-    run_for(GM_S);
+    program_end_well(other);
+    machine_run(GM_S);
 }
 
 static void begin(bool fits_working_sets, uint64_t pinned)
@@ -105,8 +83,8 @@ static void close_all(void)
     machine.is_ending = true;
     for (uint32_t i = 1; i <= machine.n_programs; i++)
         if (machine.programs[i].is_there)
-            end(&machine.programs[i]);
-    run_for(60 * GM_S);
+            program_end_well(&machine.programs[i]);
+    machine_run(60 * GM_S);
     checks_nothing_left();
     scenario_close();
 }
@@ -118,7 +96,7 @@ static void run_with_cap(uint32_t uid)
     sleep_now(start(1, USER, 120, 30, 0));
     fill_gpu(156);
     struct program *p = start(3, uid, 100, 20, 12);
-    run_for(GM_S);
+    machine_run(GM_S);
     require(p->touches > 0, "who has a cap does not begin to work");
     expect_work(p, 3 * GM_S);
     close_all();
@@ -131,9 +109,9 @@ static void run_with_cold(uint32_t uid)
     sleep_now(start(1, USER, 120, 30, 0));
     fill_gpu(156);
     const struct program *a = start(3, uid, 96, 16, 0), *b = start(4, USER, 56, 8, 0);
-    run_for(4 * GM_S);
+    machine_run(4 * GM_S);
     const struct program *c = start(5, USER, 14, 8, 0);
-    run_for(4 * GM_S);
+    machine_run(4 * GM_S);
     expect_work(a, 3 * GM_S);
     expect_work(b, 3 * GM_S);
     expect_work(c, 3 * GM_S);
@@ -153,13 +131,13 @@ static void run_beside_stopped(void)
     machine.is_calm = false;
     for (unsigned i = 0; i < 2; i++)
         machine.programs[sleepers[i]].frozen_until = machine.now + 200 * GM_S;
-    run_for(2 * GM_S);
+    machine_run(2 * GM_S);
     set_cap(p->uid, 20);
-    run_for(25 * GM_S);
+    machine_run(25 * GM_S);
     expect_work(p, 45 * GM_S);
     for (unsigned i = 0; i < 2; i++)
         machine.programs[sleepers[i]].frozen_until = machine.now;
-    run_for(GM_HOLD_PAUSE_MOST_NS + 5 * GM_S); /* they go on, and so does what leaves */
+    machine_run(GM_HOLD_PAUSE_MOST_NS + 5 * GM_S); /* they go on, and so does what leaves */
     require(machine.daemon.engines[0]->table->apps[p->app].device <= 20 * GM_MIB,
             "program %u is above its cap", p->number);
     close_all();
