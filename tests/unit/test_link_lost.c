@@ -35,16 +35,34 @@ static void lost_while_open(void)
     CHECK(submit() == CUDA_SUCCESS);
 }
 
+/* It has 36 MiB, its gate is closed, and the first `bytes` of them are taken away. Returns where
+ * they are. */
+static CUdeviceptr take_away(uint64_t bytes)
+{
+    const CUdeviceptr va = allocate(36 * MIB, NULL, true);
+    CHECK(close_app(60000).status == GM_DRAIN_QUIET);
+    if (bytes > 0)
+        unmap_from_app(va, bytes);
+    return va;
+}
+
+/* A thread of it waits at the closed gate. */
+static pthread_t start_waiter(struct call *call)
+{
+    const pthread_t thread = start(program_submits, call);
+    for (int i = 0; i < 60000 && atomic_load(&stat_area->waiting) == 0; i++)
+        nap(1000);
+    CHECK(atomic_load(&stat_area->waiting) == 1);
+    return thread;
+}
+
 /* While it is closed, with everything mapped: goes on. A waiter is let go. */
 static void lost_while_whole(void)
 {
     boot_live();
-    allocate(36 * MIB, NULL, true);
-    CHECK(close_app(60000).status == GM_DRAIN_QUIET);
+    take_away(0);
     struct call call = {0};
-    pthread_t thread = start(program_submits, &call);
-    for (int i = 0; i < 60000 && atomic_load(&stat_area->waiting) == 0; i++)
-        nap(1000);
+    pthread_t thread = start_waiter(&call);
     lose_daemon();
     pthread_join(thread, NULL);
     CHECK(call.result == CUDA_SUCCESS);
@@ -56,13 +74,9 @@ static void lost_while_whole(void)
 static void lost_while_away(void)
 {
     boot_live();
-    CUdeviceptr va = allocate(36 * MIB, NULL, true);
-    CHECK(close_app(60000).status == GM_DRAIN_QUIET);
-    unmap_from_app(va, 32 * MIB);
+    CUdeviceptr va = take_away(32 * MIB);
     struct call call = {0};
-    pthread_t thread = start(program_submits, &call);
-    for (int i = 0; i < 60000 && atomic_load(&stat_area->waiting) == 0; i++)
-        nap(1000);
+    pthread_t thread = start_waiter(&call);
     lose_daemon();
     pthread_join(thread, NULL);
     CHECK(call.result == CUDA_ERROR_DEVICE_UNAVAILABLE);
@@ -78,9 +92,7 @@ static void lost_while_away(void)
 static void lost_on_the_way_back(void)
 {
     boot_live();
-    CUdeviceptr va = allocate(36 * MIB, NULL, true);
-    CHECK(close_app(60000).status == GM_DRAIN_QUIET);
-    unmap_from_app(va, 36 * MIB);
+    CUdeviceptr va = take_away(36 * MIB);
     map_to_app(va, 36 * MIB);
     CHECK(atomic_load(&driver_mapped) > 0);
     lose_daemon();
@@ -283,10 +295,7 @@ static void back_while_open(void)
     CHECK(call.result == CUDA_SUCCESS && call.va == alloc.va);
 
     struct call submits = {0}; /* the new daemon's gate is closed until it opens it */
-    thread = start(program_submits, &submits);
-    for (int i = 0; i < 60000 && atomic_load(&stat_area->waiting) == 0; i++)
-        nap(1000);
-    CHECK(atomic_load(&stat_area->waiting) == 1);
+    thread = start_waiter(&submits);
     set_gate(GM_GATE_OPEN);
     pthread_join(thread, NULL);
     CHECK(submits.result == CUDA_SUCCESS && submit() == CUDA_SUCCESS);
@@ -298,12 +307,8 @@ static void back_while_closed(void)
 {
     struct call call = {0};
     boot_with_keeper();
-    CUdeviceptr va = allocate(36 * MIB, NULL, true);
-    CHECK(close_app(60000).status == GM_DRAIN_QUIET);
-    unmap_from_app(va, 32 * MIB);
-    pthread_t thread = start(program_submits, &call);
-    for (int i = 0; i < 60000 && atomic_load(&stat_area->waiting) == 0; i++)
-        nap(1000);
+    CUdeviceptr va = take_away(32 * MIB);
+    pthread_t thread = start_waiter(&call);
     kill_daemon();
     nap(100000);
     CHECK(atomic_load(&stat_area->waiting) == 1);
@@ -438,9 +443,7 @@ static void back_refused(void)
 static void back_as_another(void)
 {
     boot_with_keeper();
-    CUdeviceptr va = allocate(36 * MIB, NULL, true);
-    CHECK(close_app(60000).status == GM_DRAIN_QUIET);
-    unmap_from_app(va, 32 * MIB);
+    take_away(32 * MIB);
     kill_daemon();
     hear_rejoin();
     send_welcome(4, stat_fd);
@@ -480,9 +483,7 @@ static void back_with_much(void)
 static void nobody_back(void)
 {
     boot_with_keeper();
-    CUdeviceptr va = allocate(36 * MIB, NULL, true);
-    CHECK(close_app(60000).status == GM_DRAIN_QUIET);
-    unmap_from_app(va, 32 * MIB);
+    take_away(32 * MIB);
     struct call call = {0};
     pthread_t thread = start(program_submits, &call);
     kill_daemon();
