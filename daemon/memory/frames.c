@@ -9,7 +9,16 @@
 #include "common/chunk.h"
 #include "daemon/memory/files.h"
 
-/* Programs know the frames of all GPUs by these. */
+/*
+ * Programs know the frames of all GPUs by these. Whoever gets a new one has no other of that
+ * number:
+ *
+ *   what the keeper holds    is some program's, perhaps: new ones are above (gm_frames_keep)
+ *   what has ended           may be given again after a restart. It is nobody's: a frame ends when
+ *                            each program that had imported it has said that it dropped it, or has
+ *                            ended, and HOLDS of a program that comes back lists what it has then.
+ *                            So the ledger need not know the highest that there ever was.
+ */
 static atomic_uint next_id = 1;
 
 /* Make one frame and see how many files it takes: the driver may open some of its own. If there is
@@ -37,6 +46,11 @@ int gm_frames_open(struct gm_frames *frames, const struct gm_cuda *cuda, CUdevic
 
 void gm_frames_keep(struct gm_frames *frames, struct gm_kept *kept, uint32_t gpu)
 {
+    const uint32_t on_gpu = gm_kept_highest(kept, GM_KEPT_FRAME);
+    const uint32_t on_host = gm_kept_highest(kept, GM_KEPT_PIECE);
+    const uint32_t above = (on_gpu > on_host ? on_gpu : on_host) + 1;
+    if (atomic_load(&next_id) < above)
+        atomic_store(&next_id, above);
     frames->kept = kept;
     frames->gpu = gpu;
 }
@@ -124,14 +138,6 @@ release:
     return result;
 }
 
-/* Whoever gets a new one has none of the daemon's before. */
-static void go_above(uint32_t id)
-{
-    uint32_t next = atomic_load(&next_id);
-    while (next <= id && !atomic_compare_exchange_weak(&next_id, &next, id + 1))
-        ;
-}
-
 CUresult gm_frames_import(struct gm_frames *frames, uint32_t index, uint64_t bytes, int fd,
                           uint32_t id)
 {
@@ -139,7 +145,6 @@ CUresult gm_frames_import(struct gm_frames *frames, uint32_t index, uint64_t byt
     struct gm_frame_handle *frame = &frames->handles[index];
     *frame = (struct gm_frame_handle){.fd = fd, .id = id};
     gm_files_adopt_frame();
-    go_above(id);
     CUresult result = cuda->cuMemImportFromShareableHandle(
         &frame->handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (result != CUDA_SUCCESS)
@@ -179,7 +184,6 @@ CUresult gm_frames_adopt_again(struct gm_frames *frames, uint32_t index, struct 
     const uint32_t id = gm_hostpool_unit_id(pool, page);
     if (id == 0) /* no program has heard of it */
         return gm_frames_adopt(frames, index, pool, page, owner);
-    go_above(id);
     return adopt(frames, index, pool, page, owner, id);
 }
 

@@ -39,7 +39,8 @@ struct gm_frames {
 /* 0 or -ENOMEM. */
 int gm_frames_open(struct gm_frames *frames, const struct gm_cuda *cuda, CUdevice device,
                    uint32_t max);
-/* Have what is made from now on outlive the daemon, as frames of this GPU. */
+/* Have what is made from now on outlive the daemon, as frames of this GPU. Before anything that the
+ * keeper holds is claimed, of any GPU: no new frame has a number that is in use there. */
 void gm_frames_keep(struct gm_frames *frames, struct gm_kept *kept, uint32_t gpu);
 /* Frees the array; every frame must have been destroyed. */
 void gm_frames_close(struct gm_frames *frames);

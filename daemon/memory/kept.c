@@ -270,6 +270,20 @@ uint32_t gm_kept_next(const struct gm_kept *kept, enum gm_kept_kind kind, uint32
     return item.slot;
 }
 
+uint32_t gm_kept_highest(const struct gm_kept *kept, enum gm_kept_kind kind)
+{
+    uint64_t highest = 0;
+    for (uint32_t gpu = 0; gpu < GM_KEEPER_GPUS; gpu++)
+        for (uint32_t slot = gm_kept_next(kept, kind, gpu, GM_NONE); slot != GM_NONE;
+             slot = gm_kept_next(kept, kind, gpu, slot)) {
+            const struct gm_keeper_item item = key_of(kind, gpu, slot);
+            const uint64_t id = gm_held_id(&kept->taken, &item);
+            if (id > highest && id < UINT32_MAX)
+                highest = id;
+        }
+    return (uint32_t)highest;
+}
+
 void gm_kept_settle(struct gm_kept *kept)
 {
     if (!kept)

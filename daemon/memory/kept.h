@@ -98,6 +98,8 @@ int gm_kept_claim(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, ui
 /* The next slot behind `after` (GM_NONE: the first) that can be claimed; GM_NONE: no more. */
 uint32_t gm_kept_next(const struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu,
                       uint32_t after);
+/* The highest id below UINT32_MAX of what can be claimed there, of all GPUs; 0: there is none. */
+uint32_t gm_kept_highest(const struct gm_kept *kept, enum gm_kept_kind kind);
 /* Drop what nobody has claimed: the keeper holds what was put, and nothing else, then. */
 void gm_kept_settle(struct gm_kept *kept);
 

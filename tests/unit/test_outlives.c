@@ -189,6 +189,31 @@ static void takes_them_again(void)
     require(count(GM_KEPT_FRAME) == 0);
 }
 
+/* A frame of another GPU that has yet to be adopted has a number, too; one that has ended has none.
+ */
+static void makes_one_of_another(void)
+{
+    gm_frames_keep(&one.frames, one.kept, GPU + 1);
+    require(gm_frames_create(&one.frames, 0, bytes_of(0)) == CUDA_SUCCESS);
+    require(gm_frames_create(&one.frames, 1, bytes_of(1)) == CUDA_SUCCESS);
+    require(gm_kept_put(one.kept, GM_KEPT_FRAME, GPU + 1, 0, 5000, one.frames.handles[0].fd) == 0);
+    require(gm_kept_put(one.kept, GM_KEPT_FRAME, GPU + 1, 1, 6000, one.frames.handles[1].fd) == 0);
+    gm_frames_destroy(&one.frames, 1, bytes_of(1));
+}
+
+static void makes_one_beside(void)
+{
+    require(gm_frames_create(&one.frames, 40, bytes_of(40)) == CUDA_SUCCESS);
+    require(one.frames.handles[40].id == 5001);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    daemon_is(makes_one_of_another);
+    daemon_is(makes_one_beside);
+}
+
 static void test_frames(void **state)
 {
     (void)state;
@@ -366,10 +391,10 @@ static void finds_pinned(void)
     /* Units are units, and their frames are what they were. */
     require(gm_hostpool_is_unit(&one.pool, left->unit, WHOLE));
     require(gm_hostpool_is_unit(&one.pool, left->small, 1));
+    require(gm_frames_adopt_again(&one.frames, 5, &one.pool, left->small, BOB) == CUDA_SUCCESS);
     require(gm_frames_adopt_again(&one.frames, 2, &one.pool, left->lent, BOB) == CUDA_SUCCESS);
     require(one.frames.handles[2].id == left->lent_id);
-    require(gm_frames_adopt_again(&one.frames, 5, &one.pool, left->small, BOB) == CUDA_SUCCESS);
-    require(one.frames.handles[5].id > left->lent_id); /* none knew it */
+    require(one.frames.handles[5].id > left->lent_id); /* none knew it, and one comes after it */
     want(3 * GM_SLAB_BYTES);                           /* as much as there is */
     require(gm_hostpool_take_idle(&one.pool, ALICE) == GM_NONE);
     gm_hostpool_free(&one.pool, left->unit);
@@ -656,8 +681,9 @@ static void test_below(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {OUTLIVES(test_frames),      OUTLIVES(test_no_frames),
-                                       OUTLIVES(test_full),        OUTLIVES(test_pinned),
-                                       OUTLIVES(test_pinned_full), OUTLIVES(test_below)};
+    const struct CMUnitTest tests[] = {OUTLIVES(test_frames),    OUTLIVES(test_numbers),
+                                       OUTLIVES(test_no_frames), OUTLIVES(test_full),
+                                       OUTLIVES(test_pinned),    OUTLIVES(test_pinned_full),
+                                       OUTLIVES(test_below)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,6 +114,16 @@ uint32_t gm_kept_next(const struct gm_kept *kept, enum gm_kept_kind kind, uint32
     return next;
 }
 
+uint32_t gm_kept_highest(const struct gm_kept *kept, enum gm_kept_kind kind)
+{
+    uint64_t highest = 0;
+    for (uint32_t i = 0; kept && i < all.n; i++)
+        if (all.items[i].is_used && all.items[i].is_old && all.items[i].kind == kind &&
+            all.items[i].id > highest)
+            highest = all.items[i].id;
+    return (uint32_t)highest;
+}
+
 void gm_kept_settle(struct gm_kept *kept)
 {
     for (uint32_t i = 0; kept && i < all.n; i++)
