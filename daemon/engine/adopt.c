@@ -181,8 +181,11 @@ static const char *import_frames(struct gm_old *old, struct gm_engine *engine,
         const int fd =
             gm_kept_claim(engine->config.kept, GM_KEPT_FRAME, engine->config.index, i, &id);
         if (fd >= 0) {
-            if (id > UINT32_MAX)
+            if (id > UINT32_MAX) {
+                gm_kept_drop(engine->config.kept, GM_KEPT_FRAME, engine->config.index, i);
+                close(fd);
                 return fault(at, GM_LEDGER_FRAME, i, "a frame has no name");
+            }
             if (gm_frames_import(&engine->frames, i, gm_class_bytes(frame->class), fd,
                                  (uint32_t)id) != CUDA_SUCCESS)
                 return not_now(

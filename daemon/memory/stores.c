@@ -233,13 +233,15 @@ static int open_disk(struct gm_stores *stores, const struct gm_stores_config *co
     uint64_t bytes = is_wanted ? config->disk & ~(GM_CHUNK_MIN - 1) : 0;
     stores->cap[GM_TIER_DISK] = (uint32_t)(bytes >> GM_CHUNK_SHIFT);
     const int fd = gm_stores_claim(stores, GM_KEPT_DISK, &bytes);
+    int error;
     if (!is_wanted && fd < 0)
         return 0;
     if (bytes == 0) {
         snprintf(why, why_size, "--disk %s: at least 2 MiB are needed", dir);
-        return -EINVAL;
+        error = -EINVAL;
+        goto close_fd;
     }
-    int error = bytes <= INT64_MAX ? gm_pages_open(&stores->on_disk, bytes) : -ENOMEM;
+    error = bytes <= INT64_MAX ? gm_pages_open(&stores->on_disk, bytes) : -ENOMEM;
     if (error == 0) {
         /* With huge pages a request to the disk is one range of memory, not a thousand pages
          * (measured on one disk: it reads 2.1 GB/s instead of 1.1). */
@@ -253,7 +255,7 @@ static int open_disk(struct gm_stores *stores, const struct gm_stores_config *co
     }
     if (error) {
         snprintf(why, why_size, "--disk %s: out of memory for its tables", dir);
-        return error;
+        goto close_fd;
     }
     error = fd >= 0 ? gm_disk_adopt(&stores->disk, stores->system, fd, bytes, why, why_size)
                     : gm_disk_open(&stores->disk, stores->system, dir, bytes, why, why_size);
@@ -261,6 +263,11 @@ static int open_disk(struct gm_stores *stores, const struct gm_stores_config *co
         gm_pages_add(&stores->on_disk, stores->on_disk.max_pages);
     if (error == 0 && fd < 0)
         error = keep_file(stores, GM_KEPT_DISK, stores->disk.fd, why, why_size);
+    return error;
+
+close_fd:
+    if (fd >= 0)
+        close(fd);
     return error;
 }
 

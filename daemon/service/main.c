@@ -320,6 +320,8 @@ static int keep_lifeline(struct gm_kept *kept, int lifeline[2])
         return 0;
     }
     const int error = gm_kept_put(kept, GM_KEPT_LIFELINE, 0, GM_LIFELINE_PROGRAMS, 0, lifeline[0]);
+    if (programs >= 0) /* that daemon ended before it had put the other one */
+        close(programs);
     return error ? error : gm_kept_put(kept, GM_KEPT_LIFELINE, 0, GM_LIFELINE_OWN, 0, lifeline[1]);
 }
 

@@ -591,17 +591,55 @@ static void lowers(void)
     gm_stores_free(one.stores, GM_TIER_PAGED, below->paged[1]); /* it may have memory yet */
 }
 
-/* A start that fails: the next one finds all. */
-static void fails(void)
+static uint32_t allocations = UINT32_MAX; /* so many more succeed */
+
+static bool is_refused(void)
+{
+    return allocations == 0 || (allocations < UINT32_MAX && allocations-- == 0);
+}
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return is_refused() ? NULL : __real_calloc(n, size);
+}
+
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return is_refused() ? NULL : __real_aligned_alloc(alignment, size);
+}
+
+/* A start that fails: the next one finds all, and what was claimed is closed. */
+static void fails_with(uint32_t most, uint64_t disk, const char *dir)
 {
     char why[256] = "";
-    const struct gm_stores_config config = {.paged = GM_SLAB_BYTES,
-                                            .disk_dir = folder,
-                                            .disk = 1ull << 60,
-                                            .kept = one.kept,
-                                            .gpu = GPU};
-    require(gm_stores_open(&one.stores, &one.loop, &one.pool, &config, on_copied, NULL, why,
-                           sizeof why) != 0);
+    const struct gm_stores_config config = {
+        .paged = GM_SLAB_BYTES, .disk_dir = dir, .disk = disk, .kept = one.kept, .gpu = GPU};
+    require(count(GM_KEPT_PAGED) == 1 && count(GM_KEPT_DISK) == 1);
+    uv_run(&one.loop, UV_RUN_NOWAIT); /* whatever the one before has closed */
+    const uint32_t before = gm_files_count();
+    allocations = most;
+    const int error = gm_stores_open(&one.stores, &one.loop, &one.pool, &config, on_copied, NULL,
+                                     why, sizeof why);
+    allocations = UINT32_MAX;
+    require(error != 0 && why[0] != '\0');
+    uv_run(&one.loop, UV_RUN_NOWAIT);
+    require(gm_files_count() == before - (count(GM_KEPT_PAGED) == 0) - (count(GM_KEPT_DISK) == 0));
+    gm_kept_disconnect(one.kept); /* the daemon ends */
+    gm_kept_close(one.kept);
+    require(gm_kept_open(&one.kept) == 0);
+    require(keeper_connect(one.kept) == 0);
+    require(gm_kept_take(one.kept) == 0);
+}
+
+static void fails(void)
+{
+    fails_with(UINT32_MAX, 1ull << 60, folder);
+    for (uint32_t most = 0; most < 6; most++)
+        fails_with(most, GM_SLAB_BYTES, folder);
 }
 
 /* With less of everything: what lies there stays, and the rest goes. */

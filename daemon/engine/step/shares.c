@@ -122,7 +122,8 @@ static struct gm_share *make_share(struct gm_engine *engine, uint32_t id, uint32
     }
     share->nonce[0] &= GM_LEDGER_NONCE;
     share->nonce[1] &= GM_LEDGER_NONCE;
-    engine->next_share += engine->next_share == UINT32_MAX ? 2 : 1; /* never 0 */
+    /* Never 0. After a restart one that has ended may come again: who opens knows the nonce, too. */
+    engine->next_share += engine->next_share == UINT32_MAX ? 2 : 1;
     share->id = engine->next_share;
     share->owner = id;
     share->uid = app->uid;
