@@ -101,8 +101,11 @@ void check_refusals(struct program *p, const struct gm_engine *engine)
     const uint64_t limit = gm_less(gm_hostpool_cap(&engine->pool), engine->host->window);
     const uint64_t taken = gm_room_on_host(engine->table->beyond, engine->table->beyond_apps + 1);
     const uint64_t needed = gm_less(taken, count_aside(engine, p->app));
-    const uint64_t gpu = gm_less(gm_engine_offered(engine) - engine->table->fixed,
-                                 gm_room_promised(engine->table, p->app));
+    /* The budget may have risen in this step, after the answer. */
+    const uint64_t offered =
+        gm_least(gm_engine_offered(engine), machine.gpus[engine->config.index].offered);
+    const uint64_t gpu =
+        gm_less(offered, gm_more(engine->table->fixed, gm_room_promised(engine->table, p->app)));
     require(gm_less(reason->bytes, gpu) > gm_less(limit, needed),
             "app %u is refused %lu MiB, and of %lu MiB of host memory only %lu are needed", p->app,
             reason->bytes >> 20, limit >> 20, needed >> 20);
@@ -193,6 +196,8 @@ void check_cap(struct program *p, const struct gm_engine *engine)
 
 void note_own(void)
 {
+    for (uint32_t gpu = 0; gpu < machine.n_gpus; gpu++)
+        machine.gpus[gpu].offered = gm_engine_offered(machine.daemon.engines[gpu]);
     for (uint32_t i = 1; i <= machine.n_programs && machine.has_caps; i++)
         for (uint32_t gpu = 0; gpu < machine.n_gpus; gpu++) {
             struct program *p = &machine.programs[i];

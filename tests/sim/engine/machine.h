@@ -320,6 +320,7 @@ struct gpu {
     uint64_t bytes, beside; /* of it; of them used by others */
     uint16_t faults[FAULT_GPU_KINDS];
     struct watch watch;
+    uint64_t offered;     /* the budget that programs are told, after the step before */
     uint32_t ahead;       /* allocations on their way that nobody waits for */
     uint64_t unserved_at; /* since when somebody waits for memory in vain; 0: not so */
     uint64_t
