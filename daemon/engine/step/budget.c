@@ -16,6 +16,7 @@
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/pauses.h"
 #include "daemon/engine/step/reclaim.h"
+#include "daemon/engine/step/room.h"
 #include "daemon/engine/step/shadows.h"
 #include "daemon/memory/files.h"
 
@@ -84,6 +85,15 @@ static uint64_t largest_app(const struct gm_engine *engine)
     return bytes;
 }
 
+/* What all programs have of a budget that was given, and no tier below has room for, as far as the
+ * GPU has so much: it comes before the reserve. With less there they could not take turns. */
+static uint64_t owed(const struct gm_engine *engine, uint64_t free_bytes)
+{
+    if (engine->is_budget_auto)
+        return 0;
+    return gm_chunk_floor(gm_least(gm_engine_owed(engine), engine->table->allocated + free_bytes));
+}
+
 /* Whether the budget may be another one without a frame that is refused. */
 static bool is_followed(const struct gm_engine *engine)
 {
@@ -126,7 +136,8 @@ void gm_engine_follow_budget(struct gm_engine *engine, enum gm_why refused)
     else if (is_followed(engine) && gm_engine_ask_device(engine, &free_bytes, &total)) {
         if (free_bytes < engine->device_reserve / 4)
             vacate(engine, &everybody);
-        follow(engine, free_bytes, largest, GM_WHY_USED_BESIDE);
+        const uint64_t least = owed(engine, free_bytes);
+        follow(engine, free_bytes, largest > least ? largest : least, GM_WHY_USED_BESIDE);
     }
     engine->budget_check_at = is_followed(engine) ? engine->now + GM_BUDGET_CHECK_NS : 0;
 }

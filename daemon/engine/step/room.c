@@ -99,6 +99,12 @@ static uint64_t tiers(const struct gm_engine *engine, uint64_t pinned)
            gm_stores_cap(engine->stores, GM_TIER_DISK);
 }
 
+uint64_t gm_engine_owed(const struct gm_engine *engine)
+{
+    const uint64_t below = tiers(engine, gm_host_limit(engine)) - engine->table->budget;
+    return gm_less(gm_room_committed(engine->table), below);
+}
+
 /* What is taken, whoever asks. `pinned`: what of that the GPU may have. */
 static struct gm_room_input for_all(const struct gm_engine *engine, uint64_t pinned)
 {

@@ -11,6 +11,9 @@ static inline uint64_t gm_engine_offered(const struct gm_engine *engine)
     return engine->is_budget_auto ? engine->table->budget : engine->config.budget;
 }
 
+/* Bytes of the GPU without which programs have more than all tiers hold. */
+uint64_t gm_engine_owed(const struct gm_engine *engine);
+
 /* The cap that counts for the app; 0: none. */
 uint64_t gm_engine_cap(const struct gm_engine *engine, uint32_t app);
 /* Whether it may occupy less of the GPU than the budget, by a cap or a total for its user. */

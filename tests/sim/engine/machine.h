@@ -541,6 +541,8 @@ extern const struct gm_engine_outlet scenario_outlet;
 void sleepers_run(void);
 /* evicts.c */
 void evicts_run(void);
+/* full.c */
+void full_run(void);
 /* anew.c and kin.c: how many of their scenes fail. */
 int anew_run(void);
 int kin_run(void);

@@ -7,6 +7,7 @@
  * sim_engine SEED               one, with a line for everything that happens
  * sim_engine --sleepers         beside programs that sleep others work (sleepers.c)
  * sim_engine --evicts           who is evicted leaves the GPU, and comes back (evicts.c)
+ * sim_engine --full             the GPU refuses memory that programs were promised, once (full.c)
  * sim_engine --jobs N [FROM]    N seeds of jobs on several GPUs (jobs.c)
  * sim_engine --deaths N [FROM]  N seeds in which the daemon dies, and another one comes (deaths.c),
  *                               without FROM --anew, --kin and the rare ones of them first;
@@ -106,6 +107,7 @@ int main(int argc, char **argv)
     if (argc == 1) {
         sleepers_run();
         evicts_run();
+        full_run();
         run_seeds(SEEDS, 1, RARE);
         return 0;
     }
@@ -125,6 +127,10 @@ int main(int argc, char **argv)
         return anew_run();
     if (argc == 2 && strcmp(argv[1], "--kin") == 0)
         return kin_run();
+    if (argc == 2 && strcmp(argv[1], "--full") == 0) {
+        full_run();
+        return 0;
+    }
     if (argc == 2 && strcmp(argv[1], "--turns") == 0) {
         turns_run();
         return 0;
@@ -163,7 +169,8 @@ int main(int argc, char **argv)
         }
     }
     fprintf(stderr,
-            "usage: sim_engine [SEED | --rare | --sleepers | --evicts | --anew | --kin | --turns | "
+            "usage: sim_engine [SEED | --rare | --sleepers | --evicts | --full | --anew | --kin | "
+            "--turns | "
             "--jobs N [FROM] | --deaths N [FROM] | --count-deaths N [FROM] | --death SEED | "
             "--seeds N [FROM] | --count N [FROM]]\n");
     return 1;
