@@ -189,13 +189,17 @@ while True:
     time.sleep(0.2)
     held = [to if trickle(to) else connect() for to in held]
 END
+# One try: on a busy machine sixteen may come between its connection and its request, and end it.
+gets() {
+    begun=$(date +%s%N)
+    get "$1" GET /metrics && head -n 1 "$dir/got" | grep -q '^200 ' || return 1
+    took=$((($(date +%s%N) - begun) / 1000000))
+}
 for where in "$port" "$dir/http"; do
     python3 "$dir/trickle.py" "$where" > "$dir/trickles" 2>&1 & pids="$pids $!" trickles=$!
     within grep -q 'all are there' "$dir/trickles" || fail "nothing trickles: $(cat "$dir/trickles")"
     for n in 1 2; do
-        begun=$(date +%s%N)
-        get "$where" GET /metrics && head -n 1 "$dir/got" | grep -q '^200 ' || fail "$where: beside those that trickle: $(cat "$dir/err")"
-        took=$((($(date +%s%N) - begun) / 1000000))
+        within gets "$where" || fail "$where: beside those that trickle: $(cat "$dir/err")"
         [ "$took" -lt 5000 ] || fail "$where: beside those that trickle it took $took ms"
         sleep 0.3
     done
