@@ -20,8 +20,9 @@
  * asked; then the driver decides. */
 static bool gm_checkpoint_is_shared(int pid)
 {
+    enum { AT_ONCE = 4096 };
     const size_t sign = sizeof(GM_CHECKPOINT_SIGN) - 1;
-    char path[32], text[4096];
+    char path[32], text[sizeof(GM_CHECKPOINT_SIGN) + AT_ONCE];
     size_t kept = 0;
     bool is_shared = false;
     snprintf(path, sizeof(path), "/proc/%d/maps", pid);
@@ -29,7 +30,7 @@ static bool gm_checkpoint_is_shared(int pid)
     if (fd < 0)
         return false;
     for (;;) {
-        const ssize_t got = read(fd, text + kept, sizeof(text) - kept);
+        const ssize_t got = read(fd, text + kept, AT_ONCE);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
