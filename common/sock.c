@@ -159,8 +159,8 @@ static int gm_sock_take_fds(struct msghdr *message, int *fds, int room, int *n_f
     return lost;
 }
 
-ssize_t gm_sock_receive_part(int fd, void *buffer, size_t size, int *fds, int *n_fds,
-                             bool *has_lost)
+static ssize_t gm_sock_take(int fd, void *buffer, size_t size, int *fds, int *n_fds, bool *has_lost,
+                            int flags)
 {
     union gm_sock_control control;
     struct iovec piece = {.iov_base = buffer, .iov_len = size};
@@ -174,7 +174,7 @@ ssize_t gm_sock_receive_part(int fd, void *buffer, size_t size, int *fds, int *n
                                   .msg_iovlen = 1,
                                   .msg_control = &control,
                                   .msg_controllen = sizeof(control)};
-        length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+        length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | flags);
     } while (length < 0 && errno == EINTR);
     if (length < 0)
         return -errno;
@@ -189,6 +189,24 @@ ssize_t gm_sock_receive_part(int fd, void *buffer, size_t size, int *fds, int *n
             close(fds[--*n_fds]);
     }
     return length;
+}
+
+ssize_t gm_sock_receive_part(int fd, void *buffer, size_t size, int *fds, int *n_fds,
+                             bool *has_lost)
+{
+    return gm_sock_take(fd, buffer, size, fds, n_fds, has_lost, 0);
+}
+
+ssize_t gm_sock_peek(int fd, void *buffer, size_t size, int *fds, int *n_fds, bool *has_lost)
+{
+    return gm_sock_take(fd, buffer, size, fds, n_fds, has_lost, MSG_PEEK);
+}
+
+void gm_sock_skip(int fd)
+{
+    char byte;
+    while (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) < 0 && errno == EINTR)
+        continue;
 }
 
 ssize_t gm_sock_receive(int fd, void *buffer, size_t size, int *fds, int *n_fds)

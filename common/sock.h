@@ -63,6 +63,11 @@ ssize_t gm_sock_receive(int fd, void *buffer, size_t size, int *fds, int *n_fds)
 ssize_t gm_sock_receive_part(int fd, void *buffer, size_t size, int *fds, int *n_fds,
                              bool *has_lost);
 
+/* The same, and the message stays in the socket, so that fds which are lost are there for the next
+ * look. Each look brings its own. gm_sock_skip drops the message. */
+ssize_t gm_sock_peek(int fd, void *buffer, size_t size, int *fds, int *n_fds, bool *has_lost);
+void gm_sock_skip(int fd);
+
 /*
  * Receive one message of a peer that one does not trust, and no fds: what comes along is dropped in
  * the kernel and never gets a number here. A file of the peer's own, as on its FUSE mount, may keep

@@ -29,6 +29,7 @@ static const struct gm_comeback_row gm_comeback_rows[GM_LINK_STATES][GM_LINK_EVE
             [GM_LINK_EV_WELCOME] = GM_TO(UP, GM_LINK_DO_GO_ON),
             [GM_LINK_EV_LATER] = GM_TO(LOST, GM_LINK_DO_HANG_UP),
             [GM_LINK_EV_REFUSED] = GM_TO(GONE, GM_LINK_DO_HANG_UP | GM_LINK_DO_GIVE_UP),
+            [GM_LINK_EV_NO_FILES] = GM_TO(REJOIN, 0),
             [GM_LINK_EV_NOBODY] = GM_TO(GONE, GM_LINK_DO_HANG_UP | GM_LINK_DO_GIVE_UP),
         },
 };
@@ -40,7 +41,7 @@ static uint64_t gm_comeback_refuse_at(const struct gm_comeback *comeback)
     return comeback->lost_at + comeback->limit_ns;
 }
 
-/* LOST: try again after the gap. */
+/* LOST: try again after the gap; REJOIN: look again. */
 static void gm_comeback_again(struct gm_comeback *comeback, uint64_t now)
 {
     comeback->try_at = now + comeback->gap;
@@ -54,6 +55,7 @@ static unsigned gm_comeback_turn(struct gm_comeback *comeback, const struct gm_c
 {
     const enum gm_link_state from = comeback->state;
     comeback->state = row->to;
+    comeback->is_deaf = from == GM_LINK_REJOIN && row->to == GM_LINK_REJOIN;
     switch (row->to) {
     case GM_LINK_LOST:
         if (from == GM_LINK_UP) {
@@ -64,6 +66,9 @@ static unsigned gm_comeback_turn(struct gm_comeback *comeback, const struct gm_c
         gm_comeback_again(comeback, now);
         break;
     case GM_LINK_REJOIN:
+        if (comeback->is_deaf)
+            gm_comeback_again(comeback, now);
+        break;
     case GM_LINK_UP:
     case GM_LINK_GONE:
         break;
@@ -85,6 +90,8 @@ static unsigned gm_comeback_pass(struct gm_comeback *comeback, uint64_t now)
         comeback->is_told = true;
         gm_comeback_again(comeback, now);
     }
+    if (now >= comeback->try_at)
+        comeback->is_deaf = false;
     return actions;
 }
 
@@ -100,7 +107,8 @@ uint64_t gm_comeback_due(const struct gm_comeback *comeback)
 {
     const bool is_away = comeback->state == GM_LINK_LOST || comeback->state == GM_LINK_REJOIN;
     const uint64_t refuse_at = gm_comeback_refuse_at(comeback);
-    const uint64_t at = comeback->state == GM_LINK_LOST ? comeback->try_at : UINT64_MAX;
+    const bool is_to_try = comeback->state == GM_LINK_LOST || comeback->is_deaf;
+    const uint64_t at = is_to_try ? comeback->try_at : UINT64_MAX;
     if (!is_away)
         return UINT64_MAX;
     return at < refuse_at ? at : refuse_at;

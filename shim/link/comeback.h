@@ -7,7 +7,8 @@
  *           waits, what is parked stays parked, whatever was mapped is mapped. Requests wait, up to
  *           the limit; then they are refused.
  *   REJOIN  a daemon is there, and was told who this is and what it has. Its answer is waited for: as
- *           with every daemon, only its socket says that it is gone.
+ *           with every daemon, only its socket says that it is gone. WELCOME brings files. At its limit
+ *           of open files the program leaves it in the socket, and looks again later.
  *   GONE    nobody has the program's memory any more, or the daemon does not take it over. For good.
  *
  * That somebody has the memory tells the lifeline: a pipe whose writing end the daemon and
@@ -38,10 +39,11 @@ enum gm_link_event {
     GM_LINK_EV_WELCOME,   /* the daemon takes the program over */
     GM_LINK_EV_LATER,     /* ... not now */
     GM_LINK_EV_REFUSED,   /* ... never */
+    GM_LINK_EV_NO_FILES,  /* its answer needs files, and this program can have no more */
     GM_LINK_EV_NOBODY,    /* the lifeline hung up */
     GM_LINK_EV_TIME,      /* it is time: gm_comeback_due */
 };
-#define GM_LINK_EVENTS 8
+#define GM_LINK_EVENTS 9
 
 /* In this order. */
 enum gm_link_action {
@@ -58,8 +60,9 @@ struct gm_comeback {
     enum gm_link_state state;
     uint64_t limit_ns; /* how long requests wait for a daemon */
     uint64_t lost_at;
-    uint64_t try_at, gap; /* LOST */
+    uint64_t try_at, gap; /* LOST; REJOIN, is_deaf */
     bool is_refusing, is_told;
+    bool is_deaf; /* REJOIN: the answer waits in the socket until try_at */
 };
 
 /* Take an event at time `now`. Returns what is to be done, enum gm_link_action. What a state does

@@ -69,6 +69,11 @@ static void gm_files_free_numbers(void)
             close(gm_files_kept[gm_files_n - 1]);
 }
 
+void gm_files_lend(void)
+{
+    gm_files_free_numbers();
+}
+
 void gm_files_give_back(void)
 {
     gm_files_free_numbers();

@@ -5,7 +5,8 @@
  * takes GM_WIRE_FDS numbers as duplicates of an empty file. It closes them right before it receives
  * a message with fds, and takes them again afterwards. So there is room even if the program has
  * taken every other number, and its limit is never changed. Importing and mapping need no number
- * of their own (driver 580, H100: both succeed with no number left).
+ * of their own (driver 580, H100: both succeed with no number left). With these numbers a program at
+ * its limit comes back to the next daemon, too.
  *
  * Another thread may take such a number in between, or the program may close them (closefrom). Then
  * the kernel drops fds on the way. The shim tells the daemon that these frames could not be mapped;
@@ -29,6 +30,9 @@ void gm_files_reserve(void);
 
 /* Before the next message is received from `socket`: if it has fds, make room for them. */
 void gm_files_make_room(int socket);
+
+/* Before this program connects again: make room for that. */
+void gm_files_lend(void);
 
 /* Give all numbers back. Also for the forked child. */
 void gm_files_give_back(void);

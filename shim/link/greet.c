@@ -220,7 +220,9 @@ static int gm_greet_shake_hands(int fd, struct gm_link_welcome *welcome, char *w
     }
     ssize_t length = gm_sock_receive(fd, gm_greet_buffer, sizeof(gm_greet_buffer), fds, &n_fds);
     if (length <= 0) {
-        snprintf(why, why_size, "the daemon closed the connection");
+        snprintf(why, why_size, "%s",
+                 length == -EMSGSIZE ? "this program is at its limit of open files (ulimit -n)"
+                                     : "the daemon closed the connection");
         return length < 0 ? (int)length : -ECONNRESET;
     }
     enum gm_wire_fault fault =
@@ -279,18 +281,30 @@ int gm_greet_open(struct gm_link_welcome *welcome, char *why, size_t why_size)
 
 /* ---- REJOIN ---- */
 
-int gm_greet_connect(void)
+/* A connection to the daemon, and not to whoever else listens there. */
+static int gm_greet_reach(void)
 {
     uid_t user;
-    int fd = gm_sock_connect(gm_greet_first.path);
+    const int fd = gm_sock_connect(gm_greet_first.path);
     if (fd < 0)
         return fd;
     if (!gm_greet_user(fd, &user) || user != gm_greet_first.daemon) {
         close(fd);
         return -EPERM;
     }
-    fd = gm_files_lift(fd);
-    fcntl(fd, F_SETFL, O_NONBLOCK);
+    return gm_files_lift(fd);
+}
+
+int gm_greet_connect(void)
+{
+    int fd = gm_greet_reach();
+    if (fd == -EMFILE) {
+        gm_files_lend();
+        fd = gm_greet_reach();
+        gm_files_reserve();
+    }
+    if (fd >= 0)
+        fcntl(fd, F_SETFL, O_NONBLOCK);
     return fd;
 }
 
@@ -383,13 +397,20 @@ enum gm_link_event gm_greet_hear(int fd, char *why, size_t why_size)
     struct gm_wire_message message;
     int fds[GM_WIRE_FDS];
     int n_fds = 0;
+    bool has_lost;
     uint64_t *buffer = gm_greet_buffer; /* what it holds is not sent any more */
     enum gm_link_event event = GM_LINK_EV_REFUSED;
 
     gm_files_make_room(fd);
     gm_greet_length = 0;
     gm_greet_lists = NULL;
-    ssize_t length = gm_sock_receive(fd, buffer, sizeof(gm_greet_buffer), fds, &n_fds);
+    /* A WELCOME that lost its files is for nobody: the daemon sends no other one. */
+    ssize_t length = gm_sock_peek(fd, buffer, sizeof(gm_greet_buffer), fds, &n_fds, &has_lost);
+    if (length > 0 && has_lost) {
+        gm_files_reserve();
+        return GM_LINK_EV_NO_FILES;
+    }
+    gm_sock_skip(fd);
     if (length > 0) {
         enum gm_wire_fault fault =
             gm_wire_decode(buffer, (size_t)length, n_fds, GM_DOWN, GM_SESSION_NEW, &message);

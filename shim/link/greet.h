@@ -38,7 +38,8 @@ int gm_greet_lifeline(void);
  * last ones. */
 typedef uint32_t gm_greet_list(uint32_t *cursor, struct gm_holds_entry *entries, uint32_t most);
 
-/* Link thread: connect again. Returns a non-blocking socket, or -errno. */
+/* Link thread: connect again. Returns a non-blocking socket, or -errno; -EMFILE: this program is at
+ * its limit of open files. */
 int gm_greet_connect(void);
 
 /* Link thread: begin with REJOIN, whose app and nonce are filled in, and what `list` says. */
@@ -50,7 +51,8 @@ bool gm_greet_has_more(void);
 
 /*
  * Link thread: the answer to REJOIN is there. After WELCOME the daemon's new page is mapped over
- * the one before, and who slept on that is awake. Else `why` is one line for the log.
+ * the one before, and who slept on that is awake. NO_FILES: the answer is there still. Else `why` is
+ * one line for the log.
  */
 enum gm_link_event gm_greet_hear(int fd, char *why, size_t why_size);
 

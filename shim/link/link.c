@@ -47,6 +47,7 @@ static struct gm_comeback gm_link_comeback; /* the link thread's */
 static int gm_link_again = -1;              /* REJOIN: the connection to the next daemon */
 static bool gm_link_is_new;                 /* ... a daemon has just taken the program over */
 static bool gm_link_was_quiet;              /* ... what it was told */
+static bool gm_link_is_full_told;           /* ... that it can have no more files */
 static bool gm_link_is_ended;               /* the link thread's: the daemon ended the session */
 static uint32_t gm_link_gpus;
 static uint64_t gm_link_budgets[GM_GPUS_MAX]; /* from WELCOME */
@@ -346,12 +347,22 @@ static void gm_link_go_on(void)
         gm_drain_stays(gm_greet_epoch());
     gm_post_open(fd);
     gm_link_is_new = true;
+    gm_link_is_full_told = false;
     gm_log(GM_LOG_WARN, "gpumuxd is back (pid %d): going on with it", (int)gm_link_daemon());
     gm_requests_go_on();
     for (uint32_t i = 0; i < GM_LINK_EXPORTERS && atomic_load(&gm_link_exporters[i]) != 0; i++)
         gm_link_tell_import(atomic_load(&gm_link_exporters[i]));
     if (atomic_load(&gm_link_stat->waiting) > 0)
         gm_link_want(false);
+}
+
+/* Once for each loss. */
+static void gm_link_say_full(void)
+{
+    if (!gm_link_is_full_told)
+        gm_log(GM_LOG_WARN, "this program is at its limit of open files (ulimit -n): it goes on "
+                            "with gpumuxd when it has closed some");
+    gm_link_is_full_told = true;
 }
 
 static void gm_link_turn(enum gm_link_event event)
@@ -379,6 +390,8 @@ static void gm_link_turn(enum gm_link_event event)
         gm_link_lose();
     if ((actions & GM_LINK_DO_CONNECT) != 0) {
         gm_link_again = gm_greet_connect();
+        if (gm_link_again == -EMFILE)
+            gm_link_say_full();
         if (gm_link_again < 0)
             return;
         gm_link_turn(GM_LINK_EV_CONNECTED);
@@ -393,6 +406,8 @@ static void gm_link_hear(void)
     const enum gm_link_event event = gm_greet_hear(gm_link_again, why, sizeof(why));
     if (event == GM_LINK_EV_REFUSED)
         gm_log(GM_LOG_WARN, "the new daemon does not take this program over: %s", why);
+    if (event == GM_LINK_EV_NO_FILES)
+        gm_link_say_full();
     gm_link_turn(event);
 }
 
@@ -552,7 +567,7 @@ static struct pollfd gm_link_watched(void)
         return (struct pollfd){.fd = gm_post_fd(),
                                .events = gm_post_has_letters() ? POLLIN | POLLOUT : POLLIN};
     case GM_LINK_REJOIN:
-        return (struct pollfd){.fd = gm_link_again,
+        return (struct pollfd){.fd = gm_link_comeback.is_deaf ? -1 : gm_link_again,
                                .events = gm_greet_has_more() ? POLLIN | POLLOUT : POLLIN};
     default:
         return (struct pollfd){.fd = -1};

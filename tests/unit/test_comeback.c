@@ -47,6 +47,7 @@ static void test_table(void **state)
         {GM_LINK_REJOIN, GM_LINK_EV_HANG_UP, GM_LINK_LOST, GM_LINK_DO_HANG_UP},
         {GM_LINK_REJOIN, GM_LINK_EV_WELCOME, GM_LINK_UP, GM_LINK_DO_GO_ON},
         {GM_LINK_REJOIN, GM_LINK_EV_LATER, GM_LINK_LOST, GM_LINK_DO_HANG_UP},
+        {GM_LINK_REJOIN, GM_LINK_EV_NO_FILES, GM_LINK_REJOIN, 0},
         {GM_LINK_REJOIN, GM_LINK_EV_REFUSED, GM_LINK_GONE, GM_LINK_DO_HANG_UP | GM_LINK_DO_GIVE_UP},
         {GM_LINK_REJOIN, GM_LINK_EV_NOBODY, GM_LINK_GONE, GM_LINK_DO_HANG_UP | GM_LINK_DO_GIVE_UP},
     };
@@ -137,6 +138,40 @@ static void test_refusals(void **state)
     take(GM_LINK_EV_TIME, START + 90 * GM_S, GM_LINK_GONE, 0);
 }
 
+/* An answer for which there are no files waits in the socket, and is looked at again: at first
+ * soon, at last each second. Requests are refused meanwhile as ever. */
+static void test_no_files(void **state)
+{
+    uint64_t at = START, gap = GM_COMEBACK_GAP_MIN;
+    (void)state;
+    lose(START);
+    take(GM_LINK_EV_CONNECTED, START, GM_LINK_REJOIN, 0);
+    assert_false(comeback.is_deaf);
+    for (unsigned i = 0; i < 10; i++) {
+        gap = 2 * gap < GM_COMEBACK_GAP_MAX ? 2 * gap : GM_COMEBACK_GAP_MAX;
+        take(GM_LINK_EV_NO_FILES, at, GM_LINK_REJOIN, 0);
+        assert_true(comeback.is_deaf);
+        at += gap;
+        assert_int_equal(gm_comeback_due(&comeback), at);
+        take(GM_LINK_EV_TIME, at - 1, GM_LINK_REJOIN, 0);
+        assert_true(comeback.is_deaf);
+        take(GM_LINK_EV_TIME, at, GM_LINK_REJOIN, 0);
+        assert_false(comeback.is_deaf);
+        assert_int_equal(gm_comeback_due(&comeback), START + 30 * GM_S);
+    }
+    assert_int_equal(gap, GM_COMEBACK_GAP_MAX);
+    take(GM_LINK_EV_NO_FILES, START + 30 * GM_S - 1, GM_LINK_REJOIN, 0);
+    take(GM_LINK_EV_TIME, START + 30 * GM_S, GM_LINK_REJOIN, GM_LINK_DO_REFUSE);
+    assert_true(comeback.is_deaf);
+    take(GM_LINK_EV_HANG_UP, START + 31 * GM_S, GM_LINK_LOST, GM_LINK_DO_HANG_UP);
+    assert_false(comeback.is_deaf);
+    take(GM_LINK_EV_CONNECTED, START + 32 * GM_S, GM_LINK_REJOIN, 0);
+    take(GM_LINK_EV_NO_FILES, START + 32 * GM_S, GM_LINK_REJOIN, 0);
+    take(GM_LINK_EV_TIME, START + 34 * GM_S, GM_LINK_REJOIN, 0);
+    take(GM_LINK_EV_WELCOME, START + 34 * GM_S, GM_LINK_UP, GM_LINK_DO_GO_ON);
+    assert_int_equal(gm_comeback_due(&comeback), UINT64_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +180,7 @@ int main(void)
         cmocka_unit_test_setup(test_limit, set_up),
         cmocka_unit_test_setup(test_extremes, set_up),
         cmocka_unit_test_setup(test_refusals, set_up),
+        cmocka_unit_test_setup(test_no_files, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

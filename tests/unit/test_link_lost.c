@@ -6,8 +6,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <cmocka.h>
 
+#include "common/log.h"
 #include "shim/link/comeback.h"
 #include "shim/link/greet.h"
 #include "shim/link/requests.h"
@@ -508,6 +510,86 @@ static void lifeline_closed(void)
     CHECK(submit() == CUDA_SUCCESS);
 }
 
+static int log_fd = -1;
+
+/* How often the log says so. */
+static unsigned times_said(const char *text)
+{
+    static char log[1 << 16];
+    unsigned n = 0;
+    const ssize_t length = pread(log_fd, log, sizeof(log) - 1, 0);
+    CHECK(length >= 0);
+    log[length] = '\0';
+    for (const char *at = log; (at = strstr(at, text)) != NULL; at++)
+        n++;
+    return n;
+}
+
+static void limit_files(rlim_t most)
+{
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = most == 0 ? limit.rlim_max : most;
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
+/* At its limit of open files, so that it cannot connect; then so that WELCOME would lose what it
+ * brings. It waits, says so once, and goes on when it has closed some. */
+static void back_without_files(void)
+{
+    static const char full[] = "at its limit of open files";
+    log_fd = memfd_create("log", MFD_CLOEXEC);
+    gm_log_open(log_fd, GM_LOG_INFO, "test");
+    boot_with_keeper();
+    CUdeviceptr va = allocate(36 * MIB, NULL, true);
+    limit_files(3);
+    kill_daemon();
+    while (times_said(full) == 0)
+        nap(1000);
+    limit_files(0);
+    hear_rejoin();
+    CHECK(n_came_with == 2);
+
+    const int words = stat_fd;
+    int fds[3] = {-1, words, lifeline[0]};
+    ctl = make_area(sizeof(*ctl), &fds[0]);
+    limit_files(3);
+    ctl->magic = GM_SHM_MAGIC;
+    ctl->version = GM_SHM_VERSION;
+    ctl->app = 3;
+    atomic_store(&ctl->gate, GM_GATE_OPEN);
+    struct gm_msg_welcome body = {.app = 3, .rejoin_ns = rejoin_ns};
+    struct gm_gpu_entry entry = {.budget = BUDGET};
+    CHECK(gm_sock_send_message(peer, GM_MSG_WELCOME, &body, &entry, 1, fds, 3) == 0);
+    struct pollfd look = {.fd = peer, .events = POLLIN};
+    CHECK(poll(&look, 1, 500) == 0); /* it neither hangs up nor goes on */
+    CHECK(gm_link_has_daemon() && submit() == CUDA_SUCCESS);
+    CHECK(times_said(full) == 1 && times_said("gpumuxd is back") == 0);
+    limit_files(0);
+    while (times_said("gpumuxd is back") == 0)
+        nap(1000);
+    CHECK(close_app(60000).status == GM_DRAIN_QUIET);
+    unmap_from_app(va, 32 * MIB);
+    map_to_app(va, 32 * MIB);
+    set_gate(GM_GATE_OPEN);
+    CHECK(submit() == CUDA_SUCCESS && times_said(full) == 1);
+}
+
+/* It has kept numbers for that. */
+static void back_at_limit(void)
+{
+    boot_with_keeper();
+    listen_here();
+    limit_files(1000); /* the numbers that it keeps are from 500 on */
+    while (open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0)
+        continue;
+    CHECK(errno == EMFILE);
+    const int fd = gm_greet_connect();
+    unlink(socket_path);
+    CHECK(fd >= 0);
+    close(fd);
+}
+
 /* ---- running them ---- */
 
 SCENARIO(lost_while_open)
@@ -527,6 +609,8 @@ SCENARIO(back_without_words)
 SCENARIO(back_with_much)
 SCENARIO(nobody_back)
 SCENARIO(lifeline_closed)
+SCENARIO(back_without_files)
+SCENARIO(back_at_limit)
 
 int main(void)
 {
@@ -539,7 +623,8 @@ int main(void)
         cmocka_unit_test(test_back_refused),        cmocka_unit_test(test_back_as_another),
         cmocka_unit_test(test_back_without_words),  cmocka_unit_test(test_back_with_much),
         cmocka_unit_test(test_nobody_back),         cmocka_unit_test(test_lifeline_closed),
-        cmocka_unit_test(test_imports_while_lost),
+        cmocka_unit_test(test_imports_while_lost),  cmocka_unit_test(test_back_without_files),
+        cmocka_unit_test(test_back_at_limit),
     };
     return cmocka_run_group_tests_name("link_lost", tests, NULL, NULL);
 }
