@@ -104,7 +104,7 @@ static bool has_ended(int process)
     return process < 0 || poll(&end, 1, END_S * 1000) > 0;
 }
 
-int gm_drain_daemon(const char *socket)
+int gm_have_given_back(const char *socket)
 {
     const struct gm_msg_hello hello = {.role = GM_ROLE_CONTROL, .name = "gpumuxd --drain"};
     const struct gm_msg_give_back ask = {0};

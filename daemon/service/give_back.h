@@ -14,6 +14,6 @@ enum gm_back {
 
 /* Says on standard output how far it is and what came of it, on standard error what is wrong.
  * Returns an enum gm_back, the exit code. */
-int gm_drain_daemon(const char *socket);
+int gm_have_given_back(const char *socket);
 
 #endif

@@ -7,9 +7,9 @@
  *
  * Cheap checks come first and the socket last, so clients never see a daemon that fails to start.
  * Such a daemon prints one line and exits with 1. SIGHUP reads the options again (reload.c). On
- * SIGTERM or SIGINT the engines bring memory back to as many programs as they can
- * (engine/saving.c); then the daemon exits with 0. A second signal ends it at once. GIVE_BACK, which
- * --drain sends, does what SIGTERM does.
+ * SIGTERM or SIGINT the daemon ends at once with 0: the keeper holds all for the next one. Where
+ * there is no keeper, and by GIVE_BACK, which --drain sends, the engines first bring memory back to
+ * as many programs as they can (engine/step/saving.c). A signal ends that.
  */
 /* clang-format on */
 #include <errno.h>
@@ -630,7 +630,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (outcome == GM_OPTIONS_DRAIN)
-        return gm_drain_daemon(options.socket);
+        return gm_have_given_back(options.socket);
     gm_log_limit();
     gm_log_apart();
     gm_options_warn(&options);
