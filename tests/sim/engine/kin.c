@@ -1,6 +1,7 @@
 /*
  * Two programs share memory on one GPU, so each has its turns alone, and the daemon dies. When one
- * of them comes to another GPU, under the next daemon, they must run together.
+ * of them comes to another GPU, under the next daemon, they must run together. So must two on two
+ * GPUs of which one says that it imported memory of the other, while that has yet to come back.
  */
 #include "tests/sim/engine/machine.h"
 
@@ -30,7 +31,7 @@ static bool are_one(const struct program *a, const struct program *b)
     return machine.daemon.clients[a->app]->group == machine.daemon.clients[b->app]->group;
 }
 
-static void run(bool is_owner)
+static void begin(void)
 {
     const struct gm_engine_config config = {.budget = 128 * GM_MIB,
                                             .pinned = 512 * GM_MIB,
@@ -40,6 +41,22 @@ static void run(bool is_owner)
     scenario_begin_jobs(&config, 1, 2, 2);
     machine.unit = 8;
     machine.has_sharing = machine.has_deaths = true;
+}
+
+static void end(struct program *one, struct program *other)
+{
+    machine.is_ending = true;
+    program_leave(one);
+    program_leave(other);
+    while (machine_step(300 * GM_S))
+        continue;
+    checks_nothing_left();
+    scenario_close();
+}
+
+static void run_shares(bool is_owner)
+{
+    begin();
     struct program *owner = start(1), *opener = start(2);
     while (!program_has_all(owner) || !program_has_all(opener) || !program_meet(owner, opener))
         require(machine_step(30 * GM_S), "they do not share memory");
@@ -54,25 +71,43 @@ static void run(bool is_owner)
     while (!program_has_all(comer) || comer->unanswered > 0)
         require(machine_step(90 * GM_S), "program %u does not come to GPU 1", comer->number);
     require(are_one(owner, opener), "they share memory on two GPUs, and each runs alone");
+    end(owner, opener);
+}
 
-    machine.is_ending = true;
-    program_leave(owner);
-    program_leave(opener);
-    while (machine_step(300 * GM_S))
-        continue;
-    checks_nothing_left();
-    scenario_close();
+static void run_imports(void)
+{
+    begin();
+    struct program *one = start(1), *other = start(2);
+    other->gpus = 2;
+    while (!program_has_all(one) || !program_has_all(other))
+        require(machine_step(30 * GM_S), "they do not get their memory");
+    atomic_store(&one->stat->exports, 1);
+    atomic_store(&other->stat->exports, 1);
+    deaths_kill();
+    while (machine.is_down || one->is_losing || other->is_losing ||
+           (one->is_lost && other->is_lost))
+        require(machine_step(60 * GM_S), "none of them comes back");
+    const struct program *back = one->is_lost ? other : one, *lost = one->is_lost ? one : other;
+    require(lost->is_lost, "both are back at once");
+    gm_machine_imported(&machine.daemon, back->app, lost->pid);
+    while (lost->is_lost)
+        require(machine_step(60 * GM_S), "program %u does not come back", lost->number);
+    require(are_one(one, other), "one has memory of the other, and each runs alone");
+    end(one, other);
 }
 
 int kin_run(void)
 {
     int failed = 0;
-    for (int is_owner = 0; is_owner <= 1; is_owner++) {
+    for (int scene = 0; scene < 3; scene++) {
         int status = 0;
         fflush(NULL);
         const pid_t pid = fork();
         if (pid == 0) {
-            run(is_owner);
+            if (scene < 2)
+                run_shares(scene == 0);
+            else
+                run_imports();
             _exit(0);
         }
         waitpid(pid, &status, 0);

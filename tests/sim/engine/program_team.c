@@ -11,13 +11,22 @@ bool program_has_team(const struct program *p)
     return false;
 }
 
+/* Also who has yet to come back. */
+static bool is_on(const struct program *p, uint32_t gpu)
+{
+    if (p->session)
+        return app_of(p, gpu) != NULL;
+    const struct gm_client *client = p->is_lost ? machine.daemon.clients[p->app] : NULL;
+    return client && client->pid == p->pid && client->engines[gpu];
+}
+
 static uint32_t gpus_of_team(uint32_t team, bool *has_name)
 {
     uint32_t gpus = 0;
     for (uint32_t i = 1; i <= machine.n_programs; i++) {
         const struct program *p = &machine.programs[i];
         for (uint32_t gpu = 0; gpu < machine.n_gpus && p->team == team; gpu++)
-            gpus |= p->session && app_of(p, gpu) ? 1u << gpu : 0;
+            gpus |= is_on(p, gpu) ? 1u << gpu : 0;
     }
     *has_name = team <= GROUPS;
     return gpus;
