@@ -48,7 +48,7 @@ int gm_before_wait(struct gm_kept *kept, uint64_t limit_ns, char *why, size_t wh
     const int own = (int)syscall(SYS_pidfd_open, getpid(), 0);
     if (own >= 0)
         error = gm_kept_put(kept, GM_KEPT_LIFELINE, 0, GM_LIFELINE_DAEMON, (uint64_t)getpid(), own);
-    else if (errno != ENOSYS) /* Linux before 5.3: the claims of the GPUs alone say it */
+    else
         error = -errno;
     if (before >= 0)
         close(before);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -146,10 +147,24 @@ static int reach(struct gm_keeping *keeping, char *why, size_t size)
     return error;
 }
 
+/* Linux before 5.3 has none. Then the next daemon could not tell who has ended. */
+static bool has_pidfds(void)
+{
+    const int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0 || errno != ENOSYS;
+}
+
 int gm_keeping_begin(struct gm_keeping *keeping, struct gm_kept *kept, const char *socket,
                      char *why, size_t size)
 {
     *keeping = (struct gm_keeping){.kept = kept, .watched = -1};
+    if (!has_pidfds()) {
+        snprintf(why, size, "this Linux has no pidfds, which gpumux-keeper needs (5.3 has)");
+        keeping->is_complaining = true;
+        return 1;
+    }
     if (!gm_keeper_place(socket, true, keeping->path) ||
         (!can_be_there(keeping->path) && !gm_keeper_place(socket, false, keeping->path))) {
         snprintf(why, size, "the path of the socket is too long for that of a gpumux-keeper");
