@@ -38,13 +38,13 @@ void gm_need_of(const struct gm_need_input *input, struct gm_need *need)
 {
     const uint64_t frames = gm_least(input->committed - input->beyond, input->budget);
     const uint64_t below = input->committed - frames;
-    const uint64_t held = gm_less(input->pinned_cap, input->window);
+    const uint64_t held = gm_less(input->pinned_cap, gm_more(input->window, input->pinned_left));
 
     need->frames = frames;
     need->pinned = below;
     if (below > 0)
         need->pinned += gm_least(greater(below, GM_NEED_AHEAD_MIN), GM_NEED_AHEAD_MAX) +
-                        gm_least(input->shadows, need->frames);
+                        gm_least(input->shadows, need->frames) + input->pinned_left;
     /* What lies below comes up through pinned memory, though everything fits on the GPU now. */
     if (input->is_stuck || input->lower_used > 0)
         need->pinned = greater(need->pinned, input->pinned_used + GM_NEED_AHEAD_MIN);

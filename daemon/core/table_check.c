@@ -49,7 +49,9 @@ static void count_frame(const struct gm_frame *frame, struct gm_table *sums)
     const bool is_free = frame->state == GM_FRAME_FREE;
     sums->allocated += bytes;
     sums->free += is_free ? bytes : 0;
-    sums->condemned += frame->state == GM_FRAME_CONDEMNED ? bytes : 0;
+    if (frame->state == GM_FRAME_CONDEMNED)
+        *(frame->is_host ? &sums->condemned_on_host : &sums->condemned) +=
+            gm_class_bytes(frame->class);
     sums->ending += gm_frame_ending(frame);
     sums->fixed += frame->share != 0 ? bytes : 0;
     sums->orphaned_on_host +=
@@ -72,7 +74,7 @@ static const char *check_frames(const struct gm_table *table, struct gm_table *s
     if (sums->allocated > table->budget)
         return "the frames exceed the budget";
     if (sums->free != table->free || sums->condemned != table->condemned ||
-        sums->ending != table->ending)
+        sums->condemned_on_host != table->condemned_on_host || sums->ending != table->ending)
         return "free, condemned or ending bytes are not those of the frames";
     if (sums->fixed != table->fixed)
         return "fixed bytes are not those of the frames";

@@ -92,14 +92,12 @@ static uint32_t *frame_list(struct gm_table *table, const struct gm_frame *frame
     return frame->state == GM_FRAME_LEAVING ? &pool->leaving[frame->class] : NULL;
 }
 
-/* The sum that counts a frame on the GPU by its state; NULL: none does. */
+/* The sum that counts a frame by its state; NULL: none does. */
 static uint64_t *sum_of(struct gm_table *table, const struct gm_frame *frame)
 {
-    if (frame->is_host)
-        return NULL;
-    if (frame->state == GM_FRAME_FREE)
-        return &table->free;
-    return frame->state == GM_FRAME_CONDEMNED ? &table->condemned : NULL;
+    if (frame->state == GM_FRAME_CONDEMNED)
+        return frame->is_host ? &table->condemned_on_host : &table->condemned;
+    return frame->state == GM_FRAME_FREE && !frame->is_host ? &table->free : NULL;
 }
 
 /* Keeps the lists, their count and the sums. */

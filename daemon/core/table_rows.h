@@ -163,13 +163,14 @@ struct gm_table {
     /* Told of each change of a state, and of each event that is not legal; NULL: nobody is. */
     void (*on_turn)(void *arg, const struct gm_turn *turn);
     void *on_turn_arg;
-    struct gm_ledger ledger; /* what of it outlives the daemon */
-    bool is_plan_stale;      /* what no plan foresees has happened since there is one */
-    bool has_settled;        /* a chunk has come to rest since: what every plan foresees */
-    uint64_t budget;         /* bytes of frames that may exist */
-    uint64_t allocated;      /* bytes of frames that exist */
-    uint64_t free;           /* ... of those that are free */
-    uint64_t condemned;      /* ... of those that are condemned */
+    struct gm_ledger ledger;    /* what of it outlives the daemon */
+    bool is_plan_stale;         /* what no plan foresees has happened since there is one */
+    bool has_settled;           /* a chunk has come to rest since: what every plan foresees */
+    uint64_t budget;            /* bytes of frames that may exist */
+    uint64_t allocated;         /* bytes of frames that exist */
+    uint64_t free;              /* ... of those that are free */
+    uint64_t condemned;         /* ... of those that are condemned */
+    uint64_t condemned_on_host; /* bytes of condemned frames on the host: their pages are used */
     uint64_t ending; /* ... of those condemned whose end depends on the daemon only: room to come */
     uint64_t fixed;  /* bytes of fixed GPU frames, whose apps may be gone */
     uint64_t orphaned;             /* ... of those that no live chunk has: others have them open */

@@ -117,6 +117,24 @@ static void test_stuck(void **state)
     assert_int_equal(n.pinned, 2 * GIB + 64 * MIB);
 }
 
+/* What ended programs still have of pinned memory holds nothing of others. */
+static void test_left(void **state)
+{
+    struct gm_need_input input = {
+        .committed = 3 * GIB, .budget = 2 * GIB, .pinned_cap = 8 * GIB, .pinned_left = GIB};
+    struct gm_need n;
+    (void)state;
+    gm_need_of(&input, &n);
+    assert_int_equal(n.pinned, 3 * GIB);
+    assert_int_equal(n.paged, 0);
+    input.committed = 9 * GIB + 512 * MIB;
+    gm_need_of(&input, &n);
+    assert_int_equal(n.paged, 512 * MIB);
+    input.committed = 2 * GIB; /* nobody needs any */
+    gm_need_of(&input, &n);
+    assert_int_equal(n.pinned, 0);
+}
+
 /* What lies below pinned memory needs some to come up, though all of it fits on the GPU now. */
 static void test_lower(void **state)
 {
@@ -136,7 +154,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lately), cmocka_unit_test(test_forgotten),
         cmocka_unit_test(test_bounds), cmocka_unit_test(test_need),
-        cmocka_unit_test(test_stuck),  cmocka_unit_test(test_lower),
+        cmocka_unit_test(test_stuck),  cmocka_unit_test(test_left),
+        cmocka_unit_test(test_lower),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,6 +45,7 @@ static void describe_need(const struct gm_engine *engine, struct gm_need *need)
                      table->committed + table->orphaned_on_host),
         .budget = table->budget,
         .pinned_cap = gm_stores_cap(engine->stores, GM_TIER_PINNED),
+        .pinned_left = table->condemned_on_host,
         .pinned_used = gm_engine_pinned_used(engine),
         .lower_used = lower_used(engine),
         .window = engine->host->window,

@@ -57,6 +57,7 @@ static void run(bool dies)
     const struct gm_engine_config config = {.budget = 160 * GM_MIB,
                                             .pinned = 256 * GM_MIB,
                                             .kept = kept_begin(),
+                                            .has_shadows = true,
                                             .slice_ns = 200 * GM_MS};
     scenario_begin_calm(&config, 3);
     machine.has_deaths = dies;
