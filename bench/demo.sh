@@ -31,7 +31,7 @@ if [ -z "$build" ]; then
     gm_install
     gm_has python3 || gm_apt python3
     echo "demo: building what it needs in $root/build"
-    gm_configure "$root/build" && gm_build "$root/build" gpumuxd mux-ctl gpumux simcuda bench_app ||
+    gm_configure "$root/build" && gm_build "$root/build" gpumuxd mux-ctl gpumux simcuda simnvml bench_app ||
         { echo "demo: FAIL gpumux does not build (see $root/build.log)"; exit 1; }
 fi
 gm_has python3 || gm_die "there is no python3"

@@ -22,6 +22,9 @@ for event in events:
         assert event["ts"] >= 0, event
     if event["ph"] == "X":
         assert event["dur"] >= 0, event
+    assert event["ph"] != "i" or event["s"] in ("g", "p", "t"), event
+    assert all(isinstance(value, (str, int, float)) for value in event.get("args", {}).values()), event
+    assert event["ph"] != "C" or all(value >= 0 for value in event["args"].values()), event
     if event["name"] == "thread_name":
         names[event["tid"]] = event["args"]["name"]
 tracks = collections.defaultdict(list)
