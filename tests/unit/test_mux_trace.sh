@@ -81,6 +81,36 @@ END
 "$ctl" trace report "$dir/good" --output="$dir/html" > "$dir/out" && [ ! -s "$dir/out" ] || fail "report ended with $?: $(cat "$dir/out")"
 python3 "$dir/check.py" "$dir/json" "$dir/html" || fail "what it writes"
 
+# Where there is a browser: the page's script runs and zooms, no name has become an element, and there is a picture.
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
+if [ -n "$browser" ]; then
+    cat "$dir/html" - > "$dir/clicked.html" << 'END'
+<script>document.querySelector("#zoom button").click()</script>
+END
+    cat > "$dir/dom.py" << 'END'
+import html.parser
+import sys
+
+
+class Page(html.parser.HTMLParser):
+    def handle_starttag(self, tag, attrs):
+        tags.append((tag, dict(attrs)))
+
+
+tags = []
+Page().feed(open(sys.argv[1], encoding="utf-8").read())
+assert ("p", {"id": "zoom"}) in tags and sum(tag == "button" for tag, _ in tags) == 3, "the script did not run"
+assert any("--zoom: 2" in (attrs.get("style") or "") for tag, attrs in tags if tag == "html"), "it does not zoom"
+assert not any(name.startswith("on") for _, attrs in tags for name in attrs), "a name has become an element"
+END
+    browse() {
+        HOME=$dir timeout 300 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --window-size=1200,1500 \
+            "$@" "file://$dir/clicked.html" 2> "$dir/err"
+    }
+    browse --dump-dom > "$dir/dom" && python3 "$dir/dom.py" "$dir/dom" 2> "$dir/err" || fail "in the browser: $(tail -n 2 "$dir/err")"
+    browse --screenshot="$dir/picture.png" && [ "$(wc -c < "$dir/picture.png")" -gt 20000 ] || fail "no picture: $(tail -n 2 "$dir/err")"
+fi
+
 # A line that is being written is left out; what was before is shown.
 printf '9000000 state 1 runn' | cat "$dir/good" - > "$dir/cut"
 "$ctl" trace export "$dir/cut" | cmp -s - "$dir/json" || fail "a line that is cut off changes the rest"
