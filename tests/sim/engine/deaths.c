@@ -9,11 +9,14 @@
  *
  * Programs go on. Those whose gates are open work, others wait. Each comes back some time after the
  * next daemon has come, or late, or never. One in some says of itself what cannot be: it is
- * refused. The rest of the simulation checks as always, so no byte may be lost.
+ * refused. In one seed of four some end meanwhile, while there is no daemon, while one adopts, or
+ * before they have come back; their process may execute another program. The rest of the simulation
+ * checks as always, so no byte may be lost.
  *
  * What daemon/engine/machine.c does of this is done here: clients are made again of the records.
  */
 #include "tests/sim/engine/machine.h"
+#include "tests/sim/engine/program.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +50,32 @@ void deaths_enter(bool is_inside)
     death.is_inside = is_inside;
 }
 
+/* ---- programs that end meanwhile ---- */
+
+/* It has no daemon: there is none, or it has yet to come back. */
+static void on_ghost(void *arg, uint64_t life, uint64_t b)
+{
+    struct program *p = arg;
+    (void)b;
+    if (p->life != life || !p->is_there || p->is_dying || machine.is_ending ||
+        !(machine.is_down || p->is_lost))
+        return;
+    trace("program %lu ends without a daemon", p->number, 0, 0);
+    machine.sums.ghosts++;
+    if (draw_percent(&machine.ghosts, 40))
+        program_die(p);
+    else
+        program_end_process(p, 0, draw_percent(&machine.ghosts, 20));
+}
+
+static void draw_ghosts(void)
+{
+    for (uint32_t i = 1; i <= machine.n_programs && machine.has_ghosts; i++)
+        if (draw_percent(&machine.ghosts, 25))
+            machine_at(machine.now + draw(&machine.ghosts, 60 * GM_MS), on_ghost,
+                       &machine.programs[i], machine.programs[i].life, 0);
+}
+
 /* ---- the end ---- */
 
 static void on_come(void *arg, uint64_t a, uint64_t b);
@@ -70,6 +99,7 @@ void deaths_died(void)
     cuda_die();
     kept_survive();
     programs_lose();
+    draw_ghosts();
     machine.clock_reads = 0;
     machine_at(machine.now + draw_around(&machine.death, 20 * GM_MS), on_come, NULL, 0, 0);
 }
@@ -285,7 +315,7 @@ int deaths_run(uint64_t n, uint64_t from, bool goes_on)
     const uint64_t first = from == 0 ? 1 : from;
     struct machine *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    uint64_t kills = 0, back = 0, comings = 0, hostile = 0, failed = 0;
+    uint64_t kills = 0, back = 0, comings = 0, hostile = 0, ghosts = 0, failed = 0;
     require(shared != MAP_FAILED, "no memory");
     for (uint64_t i = 0; i < n && (failed == 0 || goes_on); i++) {
         failed += run_one(i < n_rare ? rare[i] : first + i - n_rare, shared);
@@ -293,9 +323,10 @@ int deaths_run(uint64_t n, uint64_t from, bool goes_on)
         back += shared->sums.back;
         comings += shared->sums.comings;
         hostile += shared->sums.hostile;
+        ghosts += shared->sums.ghosts;
     }
     printf("%lu seeds, %lu fail: %lu daemons killed, %lu came, %lu programs came back, %lu hostile "
-           "ones were refused\n",
-           n, failed, kills, comings, back, hostile);
+           "ones were refused, %lu ended meanwhile\n",
+           n, failed, kills, comings, back, hostile, ghosts);
     return failed > 0;
 }

@@ -354,7 +354,9 @@ struct machine {
     uint64_t back_at;     /* when a program was last taken over */
     const void *records;  /* of the clients of the one before */
     jmp_buf death_point;
-    struct chance death; /* of its own */
+    struct chance death;  /* of its own */
+    bool has_ghosts;      /* ... and programs end while it is away */
+    struct chance ghosts; /* of their own, so that other seeds stay as they are */
     struct gm_engine_config config;
     uv_loop_t loop;
     uint32_t n_gpus;
@@ -400,13 +402,13 @@ struct machine {
         uint64_t unions;  /* of groups, as programs share memory */
         uint64_t planted; /* events that were not legal */
         uint64_t disk_errors, failed_maps, deaf, lies, inside, copied;
-        uint64_t windows;                       /* that ended, */
-        uint64_t lasting;                       /* ... places of work that lasted longer */
-        uint64_t marks;                         /* ... and what was read of them */
-        uint64_t guilty, tries;                 /* steps of the check */
-        uint64_t ledgers;                       /* that a new daemon could read */
-        uint64_t holds;                         /* gates that were closed so that memory can move */
-        uint64_t kills, comings, back, hostile; /* deaths.c */
+        uint64_t windows;       /* that ended, */
+        uint64_t lasting;       /* ... places of work that lasted longer */
+        uint64_t marks;         /* ... and what was read of them */
+        uint64_t guilty, tries; /* steps of the check */
+        uint64_t ledgers;       /* that a new daemon could read */
+        uint64_t holds;         /* gates that were closed so that memory can move */
+        uint64_t kills, comings, back, hostile, ghosts; /* deaths.c */
     } sums;
 };
 extern struct machine machine;

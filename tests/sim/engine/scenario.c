@@ -621,6 +621,7 @@ void scenario_begin(uint64_t seed, bool is_verbose)
                                .sleep = {.state = seed ^ 0x736c6570ull << 32},
                                .tight = {.state = seed ^ 0x74696768ull << 32},
                                .death = {.state = seed ^ 0x64656164ull << 32},
+                               .ghosts = {.state = seed ^ 0x67686f7374ull << 24},
                                .now = GM_S,
                                .unit = 1,
                                .hash = 0xcbf29ce484222325ull,
@@ -707,6 +708,7 @@ void scenario_run_deaths(uint64_t seed, bool is_verbose)
     draw_machine();
     machine.has_host_handles = true;
     machine.has_deaths = true;
+    machine.has_ghosts = seed % 4 == 3;
     machine.is_calm = false;
     machine.config.kept = kept_begin();
     scenario_open();
