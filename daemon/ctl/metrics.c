@@ -391,6 +391,10 @@ bool mux_write_metrics(FILE *file, const cJSON *status)
 int mux_metrics(const struct mux_options *options)
 {
     cJSON *status;
+    if (options->port > 0 && options->unix_path) {
+        mux_complain("metrics: --listen or --unix, not both: start a second one for the other");
+        return MUX_FAILED;
+    }
     if (options->port > 0 || options->unix_path)
         return mux_serve_metrics(options);
     const int code = mux_get_status(options, &status);

@@ -61,6 +61,7 @@ says 1 'config: "relaod": did you mean reload?' config relaod
 says 1 'config: say show, check or reload' config
 says 1 'completion: "bahs": did you mean bash?' completion bahs
 says 1 'completion: say bash, zsh or fish' completion
+says 1 'metrics: --listen or --unix, not both' metrics --listen=1 --unix="$dir/none"
 says 1 '--class: "fast" is not auto, latency, interactive or batch' run --class=fast -- true
 says 1 '--cap: "6X" is not a size' run --cap=6X -- true
 for command in status ps log trim 'pause 1' 'config show' 'config check' forget; do
