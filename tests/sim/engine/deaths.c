@@ -180,7 +180,8 @@ static void make_client(uint32_t id, const struct gm_client_record *record, stru
     uint64_t unused;
     const int stat = gm_kept_claim(kept, GM_KEPT_STAT, 0, id, &unused);
     const int lease = gm_kept_claim(kept, GM_KEPT_LEASE, 0, id, &unused);
-    require(stat >= 0, "the area of program %u is not kept", p->number);
+    /* Its process may have said HELLO since, as another program. */
+    require(stat >= 0 || p->app != id, "the area of program %u is not kept", p->number);
     require(gm_client_reopen(&client, id, record, stat, lease, kept, machine.now) == 0,
             "no client");
     client->is_cut = record->is_gone != 0;
@@ -213,7 +214,7 @@ static void make_clients(const void *records, uint32_t max_clients)
         const enum gm_ledger_outcome is = gm_clients_read(&from, id, &record);
         require(is != GM_LEDGER_BROKEN, "the record of client %u is refused", id);
         struct program *p = is == GM_LEDGER_IS ? find_program(&record) : NULL;
-        if (p && p->stat_fd > 0 && p->app == id)
+        if (p)
             make_client(id, &record, p);
     }
     free(copy);
