@@ -12,6 +12,16 @@
 
 enum { USER = 1000 };
 
+/* How large all is, in MiB. */
+struct scene {
+    uint64_t seed;
+    uint64_t budget, pinned;
+    uint64_t mib, cap; /* of the process that comes again: what is above the cap lies on the host */
+    uint64_t other;    /* each of two others */
+    uint64_t unit;     /* of allocations */
+    bool dies, has_shadows;
+};
+
 static struct {
     int handles[PROGRAM_PAGES];
     unsigned n;
@@ -22,7 +32,6 @@ static struct program *start(uint32_t number, uint64_t mib, uint64_t cap)
 {
     struct program *p = &machine.programs[number];
     program_start_steady(p, USER, mib, cap);
-    machine.unit = (uint32_t)(20 * GM_MIB >> GM_CHUNK_SHIFT);
     machine_run(2 * GM_S);
     require(p->touches > 0, "program %u has not worked", number);
     return p;
@@ -52,16 +61,40 @@ static void end_ghost(void)
     }
 }
 
-static void run(bool dies)
+void anew_ended(const struct program *p)
 {
-    const struct gm_engine_config config = {.budget = 160 * GM_MIB,
-                                            .pinned = 256 * GM_MIB,
+    if (p->number == 1)
+        end_ghost();
+}
+
+static struct scene draw_scene(uint64_t seed)
+{
+    struct chance chance = {.state = seed};
+    const uint64_t unit = 2 * (5 + draw(&chance, 12)); /* no program has more than some 20 */
+    struct scene scene = {.seed = seed, .dies = draw_percent(&chance, 50), .unit = unit};
+    scene.cap = unit + 2 * draw(&chance, 20);
+    scene.mib = scene.cap + unit * (1 + draw(&chance, 5));
+    scene.budget = 64 + scene.mib + 2 * draw(&chance, 40);
+    scene.other = (scene.budget / 2 / unit + 1 + draw(&chance, scene.budget / 4 / unit)) * unit;
+    scene.other = scene.other > scene.budget ? scene.budget / unit * unit : scene.other;
+    scene.pinned = 160 + 2 * scene.other + scene.mib + 32 * draw(&chance, 6);
+    scene.has_shadows = draw_percent(&chance, 75);
+    return scene;
+}
+
+static void run(const struct scene *scene)
+{
+    const bool dies = scene->dies;
+    const struct gm_engine_config config = {.budget = scene->budget * GM_MIB,
+                                            .pinned = scene->pinned * GM_MIB,
                                             .kept = kept_begin(),
-                                            .has_shadows = true,
-                                            .slice_ns = 200 * GM_MS};
-    scenario_begin_calm(&config, 3);
+                                            .has_shadows = scene->has_shadows,
+                                            .slice_ns = 200 * GM_MS,
+                                            .patience_ns = 20 * GM_S};
+    scenario_begin_jobs(&config, scene->seed, 1, 3);
+    machine.unit = (uint32_t)(scene->unit * GM_MIB >> GM_CHUNK_SHIFT);
     machine.has_deaths = dies;
-    struct program *p = start(1, 100, 20);
+    struct program *p = start(1, scene->mib, scene->cap);
     if (dies)
         deaths_kill();
     while (machine.is_down || p->is_losing)
@@ -70,7 +103,7 @@ static void run(bool dies)
     keep_ghost(p);
     const uint64_t life = p->life;
     program_execute(p);
-    while (p->life == life || !p->session)
+    while (p->is_there && (p->life == life || !p->session)) /* a daemon that dies may refuse it */
         require(machine_step(UINT64_MAX), "the process does not say HELLO again");
     p->is_asleep = true;
     p->work = 0;
@@ -79,9 +112,10 @@ static void run(bool dies)
             "what it had on the GPU waits for the end of the process");
 
     /* Others of its user leave the GPU for each other, so they want pinned memory. */
-    struct program *a = start(2, 100, 0), *b = start(3, 100, 0);
+    struct program *a = start(2, scene->other, 0), *b = start(3, scene->other, 0);
     machine_run(2 * GM_EXIT_NS);
-    require(a->turns > 1 && b->turns > 1, "others do not work beside it");
+    require(a->turns > 1 && b->turns > 1,
+            "others do not work beside it: they have %lu and %lu turns", a->turns, b->turns);
 
     machine.is_ending = true;
     program_end_well(a);
@@ -93,19 +127,35 @@ static void run(bool dies)
     scenario_close();
 }
 
-int anew_run(void)
+static bool fails(const struct scene *scene)
+{
+    int status = 0;
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        run(scene);
+        _exit(0);
+    }
+    waitpid(pid, &status, 0);
+    return status != 0;
+}
+
+int anew_run(uint64_t n, uint64_t from)
 {
     int failed = 0;
-    for (int dies = 0; dies <= 1; dies++) {
-        int status = 0;
-        fflush(NULL);
-        const pid_t pid = fork();
-        if (pid == 0) {
-            run(dies);
-            _exit(0);
-        }
-        waitpid(pid, &status, 0);
-        failed += status != 0;
+    for (int dies = 0; dies <= 1 && n == 0; dies++)
+        failed += fails(&(struct scene){.seed = 1,
+                                        .dies = dies,
+                                        .budget = 160,
+                                        .pinned = 256,
+                                        .mib = 100,
+                                        .cap = 20,
+                                        .other = 100,
+                                        .unit = 20,
+                                        .has_shadows = true});
+    for (uint64_t seed = from; seed - from < n; seed++) {
+        const struct scene scene = draw_scene(seed);
+        failed += fails(&scene);
     }
     return failed;
 }

@@ -546,7 +546,8 @@ void evicts_run(void);
 /* full.c */
 void full_run(void);
 /* anew.c and kin.c: how many of their scenes fail. */
-int anew_run(void);
+void anew_ended(const struct program *p); /* its process has */
+int anew_run(uint64_t n, uint64_t from); /* n is 0: as they are written; else so many seeds */
 int kin_run(void);
 
 /* program_asks.c, for jobs.c: it has all the memory that it is to have. */

@@ -12,7 +12,7 @@
  * sim_engine --deaths N [FROM]  N seeds in which the daemon dies, and another one comes (deaths.c),
  *                               without FROM --anew, --kin and the rare ones of them first;
  *                               --count-deaths goes on after a failure, --death SEED shows one
- * sim_engine --anew             who says HELLO again may have mapped what it had before (anew.c)
+ * sim_engine --anew [N [FROM]]  who says HELLO again may have mapped what it had before (anew.c)
  * sim_engine --kin              who shares memory runs together under the next daemon, too (kin.c)
  * sim_engine --turns            how much of the GPU's time is used in turns (turns.c)
  *
@@ -124,7 +124,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (argc == 2 && strcmp(argv[1], "--anew") == 0)
-        return anew_run();
+        return anew_run(0, 0);
     if (argc == 2 && strcmp(argv[1], "--kin") == 0)
         return kin_run();
     if (argc == 2 && strcmp(argv[1], "--full") == 0) {
@@ -153,9 +153,11 @@ int main(int argc, char **argv)
             jobs_run(n, seed);
             return 0;
         }
+        if (strcmp(argv[1], "--anew") == 0)
+            return anew_run(n, seed) > 0;
         if (strcmp(argv[1], "--count") == 0)
             return count_failures(n, seed);
-        if (strcmp(argv[1], "--deaths") == 0 && argc == 3 && anew_run() + kin_run() != 0)
+        if (strcmp(argv[1], "--deaths") == 0 && argc == 3 && anew_run(0, 0) + kin_run() != 0)
             return 1;
         if (strcmp(argv[1], "--deaths") == 0)
             return deaths_run(n, argc == 3 ? 0 : seed, false);
@@ -169,7 +171,8 @@ int main(int argc, char **argv)
         }
     }
     fprintf(stderr,
-            "usage: sim_engine [SEED | --rare | --sleepers | --evicts | --full | --anew | --kin | "
+            "usage: sim_engine [SEED | --rare | --sleepers | --evicts | --full | --anew [N [FROM]] "
+            "| --kin | "
             "--turns | "
             "--jobs N [FROM] | --deaths N [FROM] | --count-deaths N [FROM] | --death SEED | "
             "--seeds N [FROM] | --count N [FROM]]\n");

@@ -290,6 +290,7 @@ static void on_ended(void *arg, uint64_t life, uint64_t has_executed)
     p->life++;
     uv_fake_exit(p->pid);
     deaths_program_ended(p);
+    anew_ended(p);
 }
 
 /* Its process ends after `time`, which may be longer than the daemon waits for it, but not for
