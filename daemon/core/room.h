@@ -100,7 +100,7 @@ struct gm_room_input {
     /* All apps of its user, this one among them. */
     uint64_t user_gpu, user_pinned; /* limits */
     struct gm_room_sums user;
-    uint64_t left_gpu, left_host; /* by ended programs: others have copies of that */
+    uint64_t left_gpu, left_host; /* by ended programs, perhaps for ever */
 };
 
 /* What an app may have beside what it has, in whole chunks. */

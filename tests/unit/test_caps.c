@@ -12,6 +12,7 @@
 
 #include "daemon/core/table.h"
 #include "daemon/engine/act/client.h"
+#include "daemon/engine/act/exits.h"
 #include "daemon/engine/act/frames.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/round.h"
@@ -127,6 +128,12 @@ bool gm_engine_is_left_behind(const struct gm_engine *e, uint32_t frame)
 {
     (void)e, (void)frame;
     return false;
+}
+
+uint32_t gm_engine_leaving_with(const struct gm_engine *e, uint32_t frame, uint32_t but)
+{
+    (void)e, (void)frame, (void)but;
+    return GM_NONE;
 }
 
 /* ---- programs ---- */

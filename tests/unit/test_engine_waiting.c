@@ -269,6 +269,32 @@ static void host_frames_that_end_are_waited_for(void **state)
     expect(OTHER, 0, 1);
 }
 
+/* ... and those of a program that has ended, until it is clear that its process goes on. */
+static void host_frames_of_an_ended_program_are_waited_for(void **state)
+{
+    (void)state;
+    static uv_poll_t poll;
+    static uint8_t imports[APPS * 8];
+    struct gm_frame frame = {.is_host = true, .exit_of = LAST, .next = GM_NONE};
+    assert_true(gm_table_row(1) <= 8);
+    memset(imports, 0, sizeof imports);
+    imports[LAST * gm_table_row(1)] = 1;
+    engine->table->frames = &frame;
+    engine->table->imports = imports;
+    engine->table->max_frames = 1;
+    engine->table->first_condemned = 0;
+    engine->apps[LAST].state = GM_APP_GONE;
+    engine->apps[LAST].exit.poll = &poll;
+    ask(OWNER, 80);
+    ask(OTHER, 50);
+    pass(GM_S);
+    expect(OTHER, 0, 0);
+    engine->apps[LAST].exit.is_late = true;
+    frame.exit_of = GM_NONE;
+    gm_engine_admit_waiting(engine);
+    expect(OTHER, 0, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +302,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_user_has_so_many, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_are_looked_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(host_frames_that_end_are_waited_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(host_frames_of_an_ended_program_are_waited_for, set_up,
+                                        tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -356,7 +356,7 @@ struct gm_unit {
 /* room.c: of the apps of a user, as the last round found it. */
 struct gm_user {
     uint64_t driver;
-    uint64_t left[2]; /* by ended programs, of which others have copies: GPU, host */
+    uint64_t left[2]; /* by ended programs, for ever or as others have copies: GPU, host */
 };
 
 struct gm_engine {
@@ -432,6 +432,7 @@ struct gm_engine {
 
     struct gm_app *apps;     /* by app id */
     struct gm_user *users;   /* by the table's pool */
+    uint64_t left_on_host;   /* room.c: bytes that ended programs may have mapped on the host */
     uint32_t n_apps;         /* in use */
     uint32_t *ring[GM_WAYS]; /* chunk of copy n: ring[n % GM_WAY_DEPTH]; GM_NONE: of none */
     uint64_t taken[GM_WAYS]; /* copies whose end was taken over */

@@ -152,7 +152,8 @@ static uint64_t promised_by(const struct gm_engine *engine)
     const uint64_t swapped = gm_less(committed - on_gpu, lower);
     const uint64_t mapped =
         gm_room_on_host(beyond + (beyond > 0 ? GM_CAP_ROOM_LEFT : 0), table->beyond_apps);
-    return whole_slabs(engine->host->window + (swapped > mapped ? swapped : mapped));
+    return whole_slabs(engine->host->window + engine->left_on_host +
+                       (swapped > mapped ? swapped : mapped));
 }
 
 /* It gives something back, or is to. */

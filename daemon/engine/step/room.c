@@ -10,6 +10,7 @@
 
 #include "common/sums.h"
 #include "daemon/engine/act/client.h"
+#include "daemon/engine/act/exits.h"
 #include "daemon/engine/act/frames.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/step/feed.h"
@@ -115,11 +116,11 @@ static struct gm_room_input for_all(const struct gm_engine *engine, uint64_t pin
         .fixed = table->fixed,
         .host = mappable(engine, pinned),
         .host_alone = mappable(engine, gm_host_limit_alone(engine)),
-        .host_taken = gm_room_beyond(table),
+        .host_taken = gm_room_beyond(table) + engine->left_on_host,
         .host_programs = table->beyond_apps,
         .host_aside = engine->aside,
         .tiers = tiers(engine, pinned),
-        .tiers_taken = gm_room_committed(table),
+        .tiers_taken = gm_room_committed(table) + engine->left_on_host,
         .files = files == UINT32_MAX ? UINT64_MAX : files,
         .files_taken =
             table->staying + ((table->orphaned + table->orphaned_on_host) >> GM_CHUNK_SHIFT),
@@ -289,6 +290,7 @@ void gm_engine_count_aside(struct gm_engine *engine)
 void gm_engine_count_users(struct gm_engine *engine)
 {
     memset(engine->users, 0, engine->config.max_apps * sizeof *engine->users);
+    engine->left_on_host = 0;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
         const bool is_there = app->session || app->state == GM_APP_LOST;
@@ -298,7 +300,11 @@ void gm_engine_count_users(struct gm_engine *engine)
     const struct gm_frame *frame;
     for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = frame->next) {
         frame = &engine->table->frames[i];
-        if (gm_engine_is_left_behind(engine, i))
+        const bool is_left =
+            frame->is_host && gm_engine_leaving_with(engine, i, GM_NONE) != GM_NONE;
+        engine->left_on_host += is_left ? gm_class_bytes(frame->class) : 0;
+        if (gm_engine_is_left_behind(engine, i) ||
+            (is_left && gm_engine_is_left_for_good(engine, i)))
             engine->users[frame->pool].left[frame->is_host] += gm_class_bytes(frame->class);
     }
     gm_engine_count_aside(
@@ -342,7 +348,8 @@ void gm_engine_update_room(struct gm_engine *engine)
 
 uint64_t gm_engine_left(const struct gm_engine *engine)
 {
-    return gm_less(tiers(engine, gm_host_limit(engine)), gm_room_committed(engine->table));
+    return gm_less(tiers(engine, gm_host_limit(engine)),
+                   gm_room_committed(engine->table) + engine->left_on_host);
 }
 
 /* By option a program waits for memory, so the tiers do not bound it. */

@@ -4,7 +4,8 @@
  * are in the way (reclaim.c). It waits
  *
  *   by option        (--when-full wait) until there is room
- *   for host frames  that were given back and are still to be destroyed
+ *   for host frames  that were given back and are still to be destroyed, also those of an ended
+ *                    program whose process is about to end
  *   for pinned memory  that other GPUs only keep, and are asked for (host.h)
  *
  * core/admit says who gets memory next, and core/room whether it may have it.
@@ -13,6 +14,7 @@
 
 #include <stdlib.h>
 
+#include "daemon/engine/act/exits.h"
 #include "daemon/engine/step/allocs.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/reclaim.h"
@@ -115,7 +117,7 @@ static bool is_room_to_come(const struct gm_engine *engine)
     const struct gm_frame *frame;
     for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = frame->next) {
         frame = &engine->table->frames[i];
-        if (frame->is_host && frame->silent == 0 && frame->exit_of == GM_NONE)
+        if (frame->is_host && frame->silent == 0 && !gm_engine_is_left_for_good(engine, i))
             return true;
     }
     return false;

@@ -18,6 +18,7 @@ struct scene {
     uint64_t budget, pinned;
     uint64_t mib, cap; /* of the process that comes again: what is above the cap lies on the host */
     uint64_t other;    /* each of two others */
+    uint64_t more;     /* of one more, beside which there is less than that; 0: there is none */
     uint64_t unit;     /* of allocations */
     bool dies, has_shadows;
 };
@@ -82,6 +83,20 @@ static struct scene draw_scene(uint64_t seed)
     return scene;
 }
 
+/* What the process has is promised to nobody: one more gets only what is left beside it. */
+static void start_more(const struct scene *scene, const struct program *a, const struct program *b)
+{
+    struct program *more = &machine.programs[4];
+    program_start_steady(more, USER, scene->more, 0);
+    machine_run(2 * GM_S);
+    require(!program_has_all(more), "what the process has mapped is promised to another program");
+    const uint64_t turns_of_a = a->turns, turns_of_b = b->turns;
+    machine_run(2 * GM_EXIT_NS);
+    require(a->turns > turns_of_a + 1 && b->turns > turns_of_b + 1,
+            "what one more program has keeps others from working");
+    program_end_well(more);
+}
+
 static void run(const struct scene *scene)
 {
     const bool dies = scene->dies;
@@ -117,6 +132,8 @@ static void run(const struct scene *scene)
     require(a->turns > 1 && b->turns > 1,
             "others do not work beside it: they have %lu and %lu turns", a->turns, b->turns);
 
+    if (scene->more > 0)
+        start_more(scene, a, b);
     machine.is_ending = true;
     program_end_well(a);
     program_end_well(b);
@@ -151,6 +168,7 @@ int anew_run(uint64_t n, uint64_t from)
                                         .mib = 100,
                                         .cap = 20,
                                         .other = 100,
+                                        .more = 130,
                                         .unit = 20,
                                         .has_shadows = true});
     for (uint64_t seed = from; seed - from < n; seed++) {

@@ -99,7 +99,8 @@ void check_refusals(struct program *p, const struct gm_engine *engine)
         machine.n_gpus > 1 || engine->stopping.is_on || engine->pool.is_registered)
         return;
     const uint64_t limit = gm_less(gm_hostpool_cap(&engine->pool), engine->host->window);
-    const uint64_t taken = gm_room_on_host(engine->table->beyond, engine->table->beyond_apps + 1);
+    const uint64_t taken = gm_room_on_host(engine->table->beyond, engine->table->beyond_apps + 1) +
+                           engine->table->condemned_on_host;
     const uint64_t needed = gm_less(taken, count_aside(engine, p->app));
     /* The budget may have risen in this step, after the answer. */
     const uint64_t offered =
