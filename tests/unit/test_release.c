@@ -293,7 +293,10 @@ static void test_hello_again(void **state)
     assert_non_null(engine->apps[MAPS].exit.poll);
     gm_engine_leave_frame(engine, chunk, 0);
     settle();
-    check_kept();
+    assert_int_equal(table->frames[frame].state, GM_FRAME_CONDEMNED);
+    drop();
+    gm_engine_reap(engine);
+    assert_int_equal(n_destroyed, 1); /* it is nobody's, and counts no more */
 }
 
 /* It is still awaited: the frame is nobody's, until it is known what it has mapped. */

@@ -14,16 +14,25 @@
 #include "daemon/engine/state/round.h"
 #include "daemon/memory/files.h"
 
+/* It waits for a process. One that was waited for long enough keeps nobody from the budget: a frame
+ * on the GPU ends then, as it is used by nobody else. */
+static bool awaits_exit(const struct gm_engine *engine, const struct gm_frame *frame)
+{
+    return frame->exit_of != GM_NONE &&
+           (frame->is_host || !engine->apps[frame->exit_of].exit.is_late);
+}
+
 /* `frame` is condemned: who has imported it is to drop it. Who has yet to come back is asked then
  * (returns.c). */
-static void ask_to_drop(struct gm_engine *engine, uint32_t frame, uint32_t exit_of)
+static void ask_to_drop(struct gm_engine *engine, uint32_t frame)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if ((engine->apps[id].session || engine->apps[id].state == GM_APP_LOST) &&
             gm_table_drop(engine->table, frame, id) && engine->apps[id].session)
             gm_engine_batch(engine, id, GM_BATCH_DROP, frame);
     /* If it waits for nobody, no event will come either. */
-    if (engine->table->frames[frame].drops == 0 && exit_of == GM_NONE)
+    const struct gm_frame *entry = &engine->table->frames[frame];
+    if (entry->drops == 0 && !awaits_exit(engine, entry))
         engine->reap_more = true;
 }
 
@@ -35,7 +44,7 @@ void gm_engine_condemn(struct gm_engine *engine, uint32_t frame, uint32_t exit_o
     if (exit_of == GM_NONE)
         exit_of = gm_engine_leaving_with(engine, frame, GM_NONE);
     if (gm_table_condemn_frame(engine->table, frame, exit_of))
-        ask_to_drop(engine, frame, exit_of);
+        ask_to_drop(engine, frame);
 }
 
 bool gm_engine_is_mapped_by_left(const struct gm_engine *engine, uint32_t frame)
@@ -54,7 +63,7 @@ void gm_engine_leave_frame(struct gm_engine *engine, uint32_t chunk, uint64_t fe
     }
     const uint32_t exit_of = gm_engine_leaving_with(engine, frame, GM_NONE);
     if (gm_table_leave_to_end(engine->table, chunk, fence, exit_of))
-        ask_to_drop(engine, frame, exit_of);
+        ask_to_drop(engine, frame);
 }
 
 void gm_engine_free_frame(struct gm_engine *engine, uint32_t frame)
@@ -156,7 +165,7 @@ void gm_engine_reap(struct gm_engine *engine)
             !entry->is_host && !entry->is_destroyed && is_copied(engine, entry);
         next = entry->next;
         if (entry->fence > read || entry->clear > cleared || entry->drops > 0 ||
-            (entry->exit_of != GM_NONE && !may_be_kept) ||
+            (awaits_exit(engine, entry) && !may_be_kept) ||
             (entry->is_host && is_reachable(engine, frame)))
             continue;
         if (reaped++ == GM_REAP_AT_ONCE) {
