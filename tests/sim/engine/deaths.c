@@ -192,7 +192,8 @@ static void make_client(uint32_t id, const struct gm_client_record *record, stru
     atomic_store(&client->ctl->window, last_window(client->stat) + 1);
     gm_client_watch(client, on_client_ended, NULL);
     for (uint32_t i = 0; i < machine.n_gpus; i++) {
-        if ((record->engines >> i & 1) == 0)
+        const struct gm_table *table = machine.daemon.engines[i]->table;
+        if ((record->engines >> i & 1) == 0 || (p->app != id && !table->apps[id].is_used))
             continue;
         const int error = gm_engine_await(machine.daemon.engines[i], client, record);
         require(error == 0, "app %u is not in the ledger of GPU %u", id, i);
