@@ -268,6 +268,15 @@ static void end_connection(struct program *p)
         machine_at(program_behind(&p->up_at, 100 * GM_US), on_eof, p->session, p->app, 0);
 }
 
+/* What it draws is by their budgets. One that died while it adopted has not all of them. */
+static bool may_start(void)
+{
+    for (uint32_t i = 0; i < machine.n_gpus; i++)
+        if (!machine.daemon.engines[i])
+            return false;
+    return !machine.is_ending;
+}
+
 static void on_ended(void *arg, uint64_t life, uint64_t has_executed)
 {
     struct program *p = arg;
@@ -281,7 +290,7 @@ static void on_ended(void *arg, uint64_t life, uint64_t has_executed)
     program_forget_memory(p);
     forget_pages(p);
     p->is_active = p->is_dying = false;
-    if (has_executed && !p->has_copies && !machine.is_ending && !p->session) {
+    if (has_executed && !p->has_copies && may_start() && !p->session) {
         program_start(p, true);
         return;
     }
