@@ -268,6 +268,16 @@ void deaths_program_ended(const struct program *p)
     }
 }
 
+void deaths_program_says_hello(const struct program *p)
+{
+    for (uint32_t id = 0; id < machine.daemon.max_apps; id++) {
+        const struct gm_client *client = machine.daemon.clients[id];
+        if (client && !client->session && client->pid == p->pid)
+            gm_machine_give_up(&machine.daemon, id, false);
+    }
+    machine.clock_reads = 0; /* HELLO is an event of its own */
+}
+
 /* ---- seeds ---- */
 
 void deaths_begin(void)

@@ -492,6 +492,8 @@ void deaths_died(void);
 void deaths_begin(void);
 void deaths_end(void);
 void deaths_program_ended(const struct program *p);
+/* If it has yet to come back, its process has executed another one. */
+void deaths_program_says_hello(const struct program *p);
 void deaths_kill(void); /* now, between two steps; another daemon will come */
 /* So many seeds; not 0: some failed. */
 int deaths_run(uint64_t n, uint64_t from, bool goes_on);

@@ -73,6 +73,7 @@ static void on_hello(void *arg, uint64_t life, uint64_t unused)
         snprintf(group, sizeof group, "group%u", p->group);
     const struct gm_newcomer who = {
         .session = session, .pid = p->pid, .uid = p->uid, .name = name, .wishes = p->wishes};
+    deaths_program_says_hello(p);
     const int error = gm_machine_join(&machine.daemon, &who, group, &p->app, why, sizeof why);
     /* Those that have yet to come back are of it, too. */
     require((error == -EPERM) == is_of_another(p) || machine.has_deaths,
