@@ -147,13 +147,14 @@ static int reach(struct gm_keeping *keeping, char *why, size_t size)
     return error;
 }
 
-/* Linux before 5.3 has none. Then the next daemon could not tell who has ended. */
+/* Linux before 5.3 has none, and old containers refuse the call. Then the next daemon could not
+ * tell who has ended. */
 static bool has_pidfds(void)
 {
     const int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     if (fd >= 0)
         close(fd);
-    return fd >= 0 || errno != ENOSYS;
+    return fd >= 0 || (errno != ENOSYS && errno != EPERM);
 }
 
 int gm_keeping_begin(struct gm_keeping *keeping, struct gm_kept *kept, const char *socket,
@@ -161,7 +162,9 @@ int gm_keeping_begin(struct gm_keeping *keeping, struct gm_kept *kept, const cha
 {
     *keeping = (struct gm_keeping){.kept = kept, .watched = -1};
     if (!has_pidfds()) {
-        snprintf(why, size, "this Linux has no pidfds, which gpumux-keeper needs (5.3 has)");
+        snprintf(why, size,
+                 "the system gives no pidfds, which gpumux-keeper needs (Linux 5.3 has them, "
+                 "and a container may refuse them)");
         keeping->is_complaining = true;
         return 1;
     }
