@@ -120,6 +120,15 @@ void deaths_kill(void)
         machine_step(UINT64_MAX);
 }
 
+void deaths_soon(void)
+{
+    if (draw_percent(&machine.death, 30)) {
+        trace("the daemon dies", 0, 0, 0);
+        longjmp(machine.death_point, 1);
+    }
+    death.countdown = 1 + draw(&machine.death, draw_percent(&machine.death, 50) ? 20 : 400);
+}
+
 static void on_death(void *arg, uint64_t a, uint64_t b)
 {
     (void)arg;
@@ -128,13 +137,8 @@ static void on_death(void *arg, uint64_t a, uint64_t b)
     if (machine.is_ending)
         return;
     machine_at(machine.now + draw_around(&machine.death, 400 * GM_MS), on_death, NULL, 0, 0);
-    if (machine.is_down)
-        return;
-    if (draw_percent(&machine.death, 30)) {
-        trace("the daemon dies", 0, 0, 0);
-        longjmp(machine.death_point, 1);
-    }
-    death.countdown = 1 + draw(&machine.death, draw_percent(&machine.death, 50) ? 20 : 400);
+    if (!machine.is_down)
+        deaths_soon();
 }
 
 /* ---- another one ---- */

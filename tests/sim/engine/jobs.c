@@ -13,6 +13,8 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/settings.h"
 #include "daemon/engine/state/groups.h"
@@ -47,16 +49,25 @@ static struct program *program_of(const struct job *job, uint32_t i)
 static bool runs(const struct job *job)
 {
     for (uint32_t i = 0; i < job->n; i++)
-        if (!program_of(job, i)->is_joined ||
+        if (!program_of(job, i)->is_joined || !program_of(job, i)->ctl ||
             atomic_load(&program_of(job, i)->ctl->gate) != GM_GATE_OPEN)
             return false;
     return true;
 }
 
+/* The daemon is there, and has been for a moment, and so are the programs. */
+static bool is_there(const struct job *job)
+{
+    for (uint32_t i = 0; i < job->n; i++)
+        if (!program_of(job, i)->session || !program_of(job, i)->is_connected)
+            return false;
+    return machine.is_up && (machine.back_at == 0 || machine.now >= machine.back_at + GM_S);
+}
+
 /* Nothing but its turn is lacking. */
 static bool is_ready(const struct job *job)
 {
-    if (!job->has_met || job->paused_until > 0)
+    if (!job->has_met || job->paused_until > 0 || !is_there(job))
         return false;
     for (uint32_t i = 0; i < job->n; i++)
         if (!program_has_all(program_of(job, i)))
@@ -144,12 +155,13 @@ static void set_paused(struct job *job, enum gm_set_paused as)
     char why[256] = "";
     require(gm_machine_set(&machine.daemon, &request, &done, why, sizeof why) == 0,
             "a job cannot be %s: %s", as ? "paused" : "resumed", why);
+    machine.clock_reads = 0; /* each of them is an event of its own */
 }
 
 /* Its programs have their memory: each opens some of the other. */
 static void meet(struct job *job)
 {
-    if (job->has_met || job->paused_until > 0)
+    if (job->has_met || job->paused_until > 0 || (machine.has_deaths && !is_there(job)))
         return;
     for (uint32_t i = 0; i < job->n; i++)
         if (!program_has_all(program_of(job, i)))
@@ -173,11 +185,20 @@ static void on_happening(void *arg, uint64_t a, uint64_t b)
     (void)b;
     if (machine.is_ending)
         return;
+    machine_at(machine.now + chance_time(60 * GM_MS), on_happening, NULL, 0, 0);
+    if (machine.is_down)
+        return;
+    for (uint32_t i = 0; i < job->n; i++)
+        if (!program_of(job, i)->is_there || program_of(job, i)->is_dying) { /* it was refused */
+            kill_job(job);
+            return;
+        }
     if (job->n == 0 && is_gone(job))
         start(job);
     else if (job->n > 0 && job->paused_until == 0 && chance_percent(3))
         kill_job(job);
-    else if (job->n > 0 && job->paused_until == 0 && job->has_met && chance_percent(10)) {
+    else if (job->n > 0 && job->paused_until == 0 && job->has_met && chance_percent(10) &&
+             is_there(job)) {
         /* One that is evicted until its next call goes on by itself: it has work. */
         const uint64_t for_ns = chance_below(3 * GM_S);
         const enum gm_set_paused as = GM_PAUSED_YES + (unsigned)(for_ns % 3);
@@ -186,14 +207,27 @@ static void on_happening(void *arg, uint64_t a, uint64_t b)
         sums.pauses++;
     }
     for (uint32_t i = 0; i < JOBS; i++) {
-        if (jobs[i].n > 0 && jobs[i].paused_until > 0 && machine.now >= jobs[i].paused_until) {
+        if (jobs[i].n > 0 && jobs[i].paused_until > 0 && machine.now >= jobs[i].paused_until &&
+            is_there(&jobs[i])) {
             set_paused(&jobs[i], GM_PAUSED_NO);
             jobs[i].paused_until = 0;
         }
         if (jobs[i].n > 0)
             meet(&jobs[i]);
     }
-    machine_at(machine.now + chance_time(60 * GM_MS), on_happening, NULL, 0, 0);
+}
+
+/* The daemon dies from time to time, and then no more, so that waits have bounds. */
+static void on_death(void *arg, uint64_t a, uint64_t b)
+{
+    (void)arg;
+    (void)a;
+    (void)b;
+    if (machine.now > RUN_FOR / 2)
+        return;
+    machine_at(machine.now + draw_around(&machine.death, 2 * GM_S), on_death, NULL, 0, 0);
+    if (!machine.is_down)
+        deaths_soon();
 }
 
 /* Programs of a job that has met run together, as far as they use several GPUs. */
@@ -213,7 +247,7 @@ static void check_job(struct job *job)
     require(job->since == 0 || machine.now - job->since <= STARVED_MOST,
             "job %u (programs %u to %u) waits for its turn for %lu ms", (uint32_t)(job - jobs),
             job->first, job->first + job->n - 1, (uint64_t)((machine.now - job->since) / GM_MS));
-    if (job->n < 2 || !job->has_met)
+    if (job->n < 2 || !job->has_met || !is_there(job))
         return;
     const struct gm_client *one = machine.daemon.clients[program_of(job, 0)->app];
     const struct gm_client *other = machine.daemon.clients[program_of(job, 1)->app];
@@ -222,12 +256,13 @@ static void check_job(struct job *job)
             "programs %u and %u share memory, and are of two groups", job->first, job->first + 1);
 }
 
-static void run_seed(uint64_t seed)
+static void run_seed(uint64_t seed, bool dies)
 {
     const struct gm_engine_config config = {.budget = BUDGET,
                                             .pinned = 2 * GM_GIB, /* room for shadows, too */
                                             .has_shadows = true,
                                             .is_prefetching = seed % 2 == 0,
+                                            .kept = dies ? kept_begin() : NULL,
                                             .slice_ns = 100 * GM_MS,
                                             .patience_ns = PATIENCE};
     for (uint32_t i = 0; i < JOBS; i++)
@@ -235,11 +270,17 @@ static void run_seed(uint64_t seed)
     scenario_begin_jobs(&config, seed, 2 + (uint32_t)(seed % (GPUS - 1)), 2 * JOBS);
     machine.unit = 16;
     machine.has_sharing = true;
+    machine.has_deaths = dies;
+    machine.is_calm = !dies;
     machine_at(machine.now, on_happening, NULL, 0, 0);
+    if (dies)
+        machine_at(machine.now + GM_S, on_death, NULL, 0, 0);
     while (machine_step(RUN_FOR))
         for (uint32_t i = 0; i < JOBS; i++)
             check_job(&jobs[i]);
     machine.is_ending = true;
+    if (dies)
+        deaths_end();
     for (uint32_t i = 1; i <= machine.n_programs; i++)
         if (machine.programs[i].is_there)
             program_die(&machine.programs[i]);
@@ -252,11 +293,29 @@ static void run_seed(uint64_t seed)
 void jobs_run(uint64_t n, uint64_t from)
 {
     for (uint64_t seed = from; seed - from < n; seed++)
-        run_seed(seed);
+        run_seed(seed, false);
     printf("%" PRIu64 " seeds of jobs: %" PRIu64 " started, %" PRIu64 " killed, %" PRIu64
            " pauses, %" PRIu64 " groups found, %" PRIu64 " turns; the longest wait was %" PRIu64
            " ms\n",
            n, sums.started, sums.killed, sums.pauses, machine.sums.unions, sums.turns,
            (uint64_t)(sums.longest / GM_MS));
     require(machine.sums.unions > n, "hardly anybody shares memory");
+}
+
+uint64_t jobs_run_deaths(uint64_t n, uint64_t from)
+{
+    uint64_t failed = 0;
+    for (uint64_t seed = from; seed - from < n; seed++) {
+        int status = 0;
+        fflush(NULL);
+        const pid_t pid = fork();
+        if (pid == 0) {
+            run_seed(seed, true);
+            _exit(0);
+        }
+        waitpid(pid, &status, 0);
+        failed += status != 0;
+    }
+    printf("%" PRIu64 " seeds of jobs beside daemons that die, %" PRIu64 " fail\n", n, failed);
+    return failed;
 }

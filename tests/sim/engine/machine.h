@@ -494,6 +494,7 @@ void deaths_end(void);
 void deaths_program_ended(const struct program *p);
 /* If it has yet to come back, its process has executed another one. */
 void deaths_program_says_hello(const struct program *p);
+void deaths_soon(void); /* between two steps, or at a store of one of the next */
 void deaths_kill(void); /* now, between two steps; another daemon will come */
 /* So many seeds; not 0: some failed. */
 int deaths_run(uint64_t n, uint64_t from, bool goes_on);
@@ -563,6 +564,8 @@ void scenario_begin_jobs(const struct gm_engine_config *config, uint64_t seed, u
 
 /* jobs.c: so many seeds. */
 void jobs_run(uint64_t n, uint64_t from);
+/* ... in which the daemon dies, each in a process of its own: how many fail. */
+uint64_t jobs_run_deaths(uint64_t n, uint64_t from);
 
 /* turns.c: how much of the GPU's time is used when programs that never rest take turns. */
 void turns_run(void);

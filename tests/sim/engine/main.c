@@ -9,6 +9,7 @@
  * sim_engine --evicts           who is evicted leaves the GPU, and comes back (evicts.c)
  * sim_engine --full             the GPU refuses memory that programs were promised, once (full.c)
  * sim_engine --jobs N [FROM]    N seeds of jobs on several GPUs (jobs.c)
+ * sim_engine --jobs-deaths N [FROM]  likewise, and the daemon dies at times; each takes seconds
  * sim_engine --deaths N [FROM]  N seeds in which the daemon dies, and another one comes (deaths.c),
  *                               without FROM --anew, --kin and the rare ones of them first;
  *                               --count-deaths goes on after a failure, --death SEED shows one
@@ -153,6 +154,8 @@ int main(int argc, char **argv)
             jobs_run(n, seed);
             return 0;
         }
+        if (strcmp(argv[1], "--jobs-deaths") == 0)
+            return jobs_run_deaths(n, seed) > 0;
         if (strcmp(argv[1], "--anew") == 0)
             return anew_run(n, seed) > 0;
         if (strcmp(argv[1], "--count") == 0)
@@ -174,7 +177,8 @@ int main(int argc, char **argv)
             "usage: sim_engine [SEED | --rare | --sleepers | --evicts | --full | --anew [N [FROM]] "
             "| --kin | "
             "--turns | "
-            "--jobs N [FROM] | --deaths N [FROM] | --count-deaths N [FROM] | --death SEED | "
+            "--jobs N [FROM] | --jobs-deaths N [FROM] | --deaths N [FROM] | --count-deaths N "
+            "[FROM] | --death SEED | "
             "--seeds N [FROM] | --count N [FROM]]\n");
     return 1;
 }
