@@ -321,7 +321,8 @@ void program_die(struct program *p)
     p->has_copies = is_odd(8) && !machine.has_deaths; /* the next daemon cannot know of them */
     if (chance_percent(60) && !p->has_copies)
         end_connection(p);
-    const uint64_t usual = machine.is_calm || chance_percent(80) ? 3 * GM_MS : 8 * GM_S;
+    const uint64_t usual =
+        machine.is_calm || machine.has_jobs || chance_percent(80) ? 3 * GM_MS : 8 * GM_S;
     const uint64_t time = chance_time(usual);
     program_end_process(p, time, chance_percent(10));
 }
