@@ -99,7 +99,7 @@ struct gm_sched_user {
     uint32_t rate;       /* ... grows by so much, in thousandths of time */
     uint32_t best;       /* the best rank of a level at which it has a claim; GM_RANKS: none */
     uint32_t best_app;   /* ... for this app */
-    bool is_waiting;              /* an app of it wants to run and does not */
+    bool is_waiting;     /* an app of it wants to run and does not */
     bool is_wanting, was_wanting; /* the GPU; ... as of the decision before */
     bool is_new;                  /* it never wanted it */
     bool was_running;             /* its account grew, as of the decision before */

@@ -37,7 +37,8 @@ static CUresult gm_allocate(struct gm_alloc alloc, uint64_t bytes, CUdeviceptr *
 /* Whether gpumux backs `bytes` at `where`. */
 static bool gm_is_ours(const struct gm_alloc *where, uint64_t bytes)
 {
-    return bytes >= GM_SMALL_MAX && where->gpu >= 0 && gm_link_has_daemon() && !gm_sharing_is_real();
+    return bytes >= GM_SMALL_MAX && where->gpu >= 0 && gm_link_has_daemon() &&
+           !gm_sharing_is_real();
 }
 
 CUresult gm_on_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)

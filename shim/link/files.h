@@ -5,8 +5,8 @@
  * takes GM_WIRE_FDS numbers as duplicates of an empty file. It closes them right before it receives
  * a message with fds, and takes them again afterwards. So there is room even if the program has
  * taken every other number, and its limit is never changed. Importing and mapping need no number
- * of their own (driver 580, H100: both succeed with no number left). With these numbers a program at
- * its limit comes back to the next daemon, too.
+ * of their own (driver 580, H100: both succeed with no number left). With these numbers a program
+ * at its limit comes back to the next daemon, too.
  *
  * Another thread may take such a number in between, or the program may close them (closefrom). Then
  * the kernel drops fds on the way. The shim tells the daemon that these frames could not be mapped;

@@ -51,8 +51,8 @@ bool gm_greet_has_more(void);
 
 /*
  * Link thread: the answer to REJOIN is there. After WELCOME the daemon's new page is mapped over
- * the one before, and who slept on that is awake. NO_FILES: the answer is there still. Else `why` is
- * one line for the log.
+ * the one before, and who slept on that is awake. NO_FILES: the answer is there still. Else `why`
+ * is one line for the log.
  */
 enum gm_link_event gm_greet_hear(int fd, char *why, size_t why_size);
 

@@ -1,6 +1,7 @@
 /*
- * daemon/engine/step, settings: what rules, programs, users and administrators say, who may say it, and
- * what holds then. The engine around it is this test: apps without programs, and a real scheduler.
+ * daemon/engine/step, settings: what rules, programs, users and administrators say, who may say it,
+ * and what holds then. The engine around it is this test: apps without programs, and a real
+ * scheduler.
  */
 #include <errno.h>
 #include <setjmp.h>

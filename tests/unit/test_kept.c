@@ -341,8 +341,8 @@ static void test_few_files(void **state)
     daemon_dies(kept);
 }
 
-/* Without memory for all that the keeper holds nothing is taken; what was taken can be claimed, so that
- * nobody takes for lost what is there. */
+/* Without memory for all that the keeper holds nothing is taken; what was taken can be claimed, so
+ * that nobody takes for lost what is there. */
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -375,9 +375,8 @@ static void test_no_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {KEPT(test_next_daemon), KEPT(test_marks),
-                                       KEPT(test_hand_over),   KEPT(test_full),
-                                       KEPT(test_without),     KEPT(test_few_files),
-                                       KEPT(test_no_memory)};
+    const struct CMUnitTest tests[] = {
+        KEPT(test_next_daemon), KEPT(test_marks),     KEPT(test_hand_over), KEPT(test_full),
+        KEPT(test_without),     KEPT(test_few_files), KEPT(test_no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

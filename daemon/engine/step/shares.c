@@ -122,7 +122,7 @@ static struct gm_share *make_share(struct gm_engine *engine, uint32_t id, uint32
     }
     share->nonce[0] &= GM_LEDGER_NONCE;
     share->nonce[1] &= GM_LEDGER_NONCE;
-    /* Never 0. After a restart one that has ended may come again: who opens knows the nonce, too. */
+    /* Never 0. One that has ended may come again after a restart: who opens knows the nonce. */
     engine->next_share += engine->next_share == UINT32_MAX ? 2 : 1;
     share->id = engine->next_share;
     share->owner = id;

@@ -550,7 +550,7 @@ void evicts_run(void);
 void full_run(void);
 /* anew.c and kin.c: how many of their scenes fail. */
 void anew_ended(const struct program *p); /* its process has */
-int anew_run(uint64_t n, uint64_t from); /* n is 0: as they are written; else so many seeds */
+int anew_run(uint64_t n, uint64_t from);  /* n is 0: as they are written; else so many seeds */
 int kin_run(void);
 
 /* program_asks.c, for jobs.c: it has all the memory that it is to have. */
