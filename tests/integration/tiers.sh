@@ -14,7 +14,7 @@ round() {
     shift
     start_daemon "$@"
     for i in 1 2 3 4; do
-        app "app$i" linked --bytes 96M --allocs "$i" --iterations 4 --seconds 3 --seed "$i"
+        app "app$i" linked --bytes 96M --allocs "$i" --iterations 4 --seconds 1 --seed "$i"
     done
     most_paged=0
     most_disk=0
