@@ -100,10 +100,16 @@ static uint64_t tiers(const struct gm_engine *engine, uint64_t pinned)
            gm_stores_cap(engine->stores, GM_TIER_DISK);
 }
 
+/* What of the tiers is taken: by programs, and by ended ones whose processes still map it. */
+static uint64_t taken(const struct gm_engine *engine)
+{
+    return gm_room_committed(engine->table) + engine->left_on_host;
+}
+
 uint64_t gm_engine_owed(const struct gm_engine *engine)
 {
     const uint64_t below = tiers(engine, gm_host_limit(engine)) - engine->table->budget;
-    return gm_less(gm_room_committed(engine->table), below);
+    return gm_less(taken(engine), below);
 }
 
 /* What is taken, whoever asks. `pinned`: what of that the GPU may have. */
@@ -120,7 +126,7 @@ static struct gm_room_input for_all(const struct gm_engine *engine, uint64_t pin
         .host_programs = table->beyond_apps,
         .host_aside = engine->aside,
         .tiers = tiers(engine, pinned),
-        .tiers_taken = gm_room_committed(table) + engine->left_on_host,
+        .tiers_taken = taken(engine),
         .files = files == UINT32_MAX ? UINT64_MAX : files,
         .files_taken =
             table->staying + ((table->orphaned + table->orphaned_on_host) >> GM_CHUNK_SHIFT),
@@ -348,8 +354,7 @@ void gm_engine_update_room(struct gm_engine *engine)
 
 uint64_t gm_engine_left(const struct gm_engine *engine)
 {
-    return gm_less(tiers(engine, gm_host_limit(engine)),
-                   gm_room_committed(engine->table) + engine->left_on_host);
+    return gm_less(tiers(engine, gm_host_limit(engine)), taken(engine));
 }
 
 /* By option a program waits for memory, so the tiers do not bound it. */
