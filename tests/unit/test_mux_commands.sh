@@ -120,4 +120,7 @@ if command -v fish > /dev/null; then
     in_fish 'mux-ctl status --w' | grep -q '^--watch' || fail "fish: status --w: $(in_fish 'mux-ctl status --w')"
     in_fish 'mux-ctl config re' | grep -q '^reload' || fail "fish: config re: $(in_fish 'mux-ctl config re')"
 fi
+for shell in bash zsh fish; do
+    command -v $shell > /dev/null || echo "not checked in $shell: it is not here"
+done
 echo "help, mistakes and completions are as they should be"

@@ -54,6 +54,8 @@ END
 python3 "$dir/check.py" "$dir/metrics" || fail "the format: $(cat "$dir/metrics")"
 if command -v promtool > /dev/null; then
     promtool check metrics < "$dir/metrics" > "$dir/promtool" 2>&1 && [ ! -s "$dir/promtool" ] || fail "promtool: $(cat "$dir/promtool")"
+else
+    echo "not checked by promtool: there is none"
 fi
 for line in 'gpumux_up 1' 'gpumux_build_info{version="0.1.0"} 1' 'gpumux_gpu_used_bytes{gpu="1",uuid="GPU-1"} 64424509440' \
     'gpumux_tier_limit_bytes{gpu="0",uuid="GPU-0",tier="pinned"} 68719476736' \

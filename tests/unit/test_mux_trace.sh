@@ -109,6 +109,8 @@ END
     }
     browse --dump-dom > "$dir/dom" && python3 "$dir/dom.py" "$dir/dom" 2> "$dir/err" || fail "in the browser: $(tail -n 2 "$dir/err")"
     browse --screenshot="$dir/picture.png" && [ "$(wc -c < "$dir/picture.png")" -gt 20000 ] || fail "no picture: $(tail -n 2 "$dir/err")"
+else
+    echo "not checked in a browser: there is none"
 fi
 
 # A line that is being written is left out; what was before is shown.
