@@ -21,7 +21,8 @@ A cell is a mix and a side, such as W1-fit-mps. --cells picks some, --list names
 GPUs; those of earlier results (--known FILE) are shown again and not run, if the machine, the card and --alone are the same.
 Beside that stands what the simulator (place_sim) forecasts for this machine from what the programs take alone: seconds, and how
 far its times SA are off.
-Times count from the arrival to the end of the programs' processes. Idle is the time without a kernel, as NVML tells.
+Times count from the arrival to the end of the programs' processes. An MPS server, the bench's or
+gpumux's, is there before. Idle is the time without a kernel, as NVML tells.
 """
 
 import argparse
@@ -364,6 +365,15 @@ def daemon_of(rig, cell, side, card, total):
     return r.Daemon(rig, "daemon-" + cell, **options)
 
 
+def start_server(rig, cell, environment):
+    """The MPS server is there before the programs arrive, on every side: gpumux starts its own with the first program."""
+    program = Program(rig, f"{cell}-first", "square", 64 * 2**20, ["--passes", 1], environment)
+    program.go()
+    wait_for([program], time.monotonic() + PATIENCE_S)
+    if program.failed:
+        raise r.Failure(f"the program that starts the server: {program.failed}")
+
+
 def run_cell(rig, cell, card):
     mix, side = cell.split("-", 1)
     wanted = programs_of(mix, card)
@@ -382,6 +392,8 @@ def run_cell(rig, cell, card):
             program = Program(rig, f"{cell}-{i}", kind, size, ["--passes", one["passes"]], {**environment, **declared})
             program.warps = one["streams"] * one["blocks"] * ((one["threads"] + 31) // 32)
             programs.append(program)
+        if daemon and side.endswith("-mps"):
+            start_server(rig, cell, {**environment, "GPUMUX_NEED": "64M"})
         policy = Queue(pick_alone if side == "sa" else pick_case, len(rig.gpus), card) if is_native else Sent()
         row = {"cell": cell, "mix": mix, "side": side}
         time.sleep(.3) # all wait for the word
