@@ -22,7 +22,6 @@
 #define CLIENTS_MOST (1u << 16)
 
 struct gm_absent {
-    uv_poll_t poll; /* of its lease; it is freed with that */
     struct gm_absents *all;
     struct gm_client *client;
     struct gm_client_record record;
@@ -171,16 +170,13 @@ static bool has_memory(const struct gm_machine *machine, uint32_t id)
 
 /* ---- who comes back ---- */
 
-static void free_absent(uv_handle_t *poll)
-{
-    free(poll->data);
-}
-
-/* It is absent no more. */
+/* It is absent no more: its GPUs hear of the end of its process. */
 static void end_absent(struct gm_absent *absent)
 {
-    absent->all->of[absent->lost.app] = NULL;
-    uv_close((uv_handle_t *)&absent->poll, free_absent);
+    struct gm_absents *all = absent->all;
+    all->of[absent->lost.app] = NULL;
+    gm_client_await(absent->client, all->machine->loop, gm_engine_on_exit, NULL);
+    free(absent);
 }
 
 static void give_up(struct gm_absent *absent, bool is_over)
@@ -191,11 +187,10 @@ static void give_up(struct gm_absent *absent, bool is_over)
     gm_machine_give_up(machine, id, is_over);
 }
 
-static void on_ended(uv_poll_t *poll, int status, int events)
+static void on_ended(void *absent, struct gm_client *client)
 {
-    (void)status;
-    (void)events;
-    give_up(poll->data, true);
+    (void)client;
+    give_up(absent, true);
 }
 
 /* Whom it ran with, of those that are here already. */
@@ -278,15 +273,13 @@ static int take_over(struct gm_absents *absents, uint32_t id, const struct gm_cl
     judge(machine, absent, opened == 0);
     absent->lost.refusal = absent->refusal[0] ? absent->refusal : NULL;
     client->is_cut = absent->refusal[0] != '\0';
-    absent->poll.data = absent;
     error = gm_group_restore(&machine->groups, client, partner_of(absents, id, record),
                              record->group, record->is_group_said != 0 && record->is_gone == 0);
     if (error)
         goto no_group;
-    error = uv_poll_init(machine->loop, &absent->poll, lease);
+    error = gm_client_await(client, machine->loop, on_ended, absent);
     if (error)
         goto no_group;
-    uv_poll_start(&absent->poll, UV_READABLE, on_ended);
     absents->of[id] = absent;
     return gm_machine_put(machine, client, record);
 

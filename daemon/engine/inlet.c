@@ -106,18 +106,15 @@ static void on_copies_closed(struct gm_client *client)
                   &(struct gm_input){.kind = GM_INPUT_CLOSED, .app = client->id});
 }
 
-void gm_engine_on_exit(uv_poll_t *poll, int status, int events)
+void gm_engine_on_exit(void *unused, struct gm_client *client)
 {
-    struct gm_engine *engine = poll->data;
-    (void)status;
-    (void)events;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        if (engine->apps[id].exit.poll != poll)
+    (void)unused;
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++) {
+        struct gm_engine *engine = client->engines[i];
+        if (!engine)
             continue;
-        gm_client_died(engine->apps[id].client, engine->loop, &engine->config.outlet,
-                       on_copies_closed);
-        enter(engine, &(struct gm_input){.kind = GM_INPUT_EXITED, .app = id});
-        return;
+        gm_client_died(client, engine->loop, &engine->config.outlet, on_copies_closed);
+        enter(engine, &(struct gm_input){.kind = GM_INPUT_EXITED, .app = client->id});
     }
 }
 

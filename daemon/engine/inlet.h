@@ -14,7 +14,8 @@ void gm_engine_on_hashes(void *engine);
 void gm_engine_on_link(void *engine);
 void gm_engine_on_host_copied(void *engine, uint32_t chunk, int error);
 void gm_engine_on_alarm(void *engine);
-void gm_engine_on_exit(uv_poll_t *poll, int status, int events);
+/* For gm_client_await: the process of a client has ended. */
+void gm_engine_on_exit(void *unused, struct gm_client *client);
 /* The client (client.h) is an app of this engine from now on, with its own id. 0, or -errno and
  * nothing has changed (-EEXIST: its id is in use here, by one that has not ended yet; -ESHUTDOWN:
  * the daemon is about to end). */

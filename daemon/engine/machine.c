@@ -269,7 +269,9 @@ static int welcome(struct gm_machine *machine, const struct gm_newcomer *who,
     if (error)
         return error;
     gm_engine_judge_oversize(machine->engines[0], client);
-    error = gm_machine_welcome(machine, client);
+    error = gm_client_await(client, machine->loop, gm_engine_on_exit, NULL);
+    if (error == 0)
+        error = gm_machine_welcome(machine, client);
     if (error) {
         gm_client_drop(client);
         return error;

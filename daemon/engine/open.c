@@ -513,7 +513,6 @@ static int open_engine(struct gm_engine **out, uv_loop_t *loop,
     gm_engine_open_hasher(engine, gm_engine_on_hashes);
     gm_engine_open_meter(engine, gm_engine_on_link);
     engine->waiting_tail = &engine->waiting;
-    engine->on_exit = gm_engine_on_exit;
     gm_host_add(engine->host, engine);
     *out = engine;
     gm_log(GM_LOG_INFO,

@@ -128,9 +128,9 @@ static struct gm_reason why_of(const struct gm_engine *engine, uint32_t id,
     if (app->client->lost_at != 0)
         return gm_engine_why_lost(engine, id);
     if (app->state == GM_APP_GONE)
-        return (struct gm_reason){.why = app->client->copies ? GM_WHY_COPIED
-                                         : app->exit.poll    ? GM_WHY_EXITS
-                                                             : GM_WHY_PUT_AWAY};
+        return (struct gm_reason){.why = app->client->copies    ? GM_WHY_COPIED
+                                         : app->exit.is_awaited ? GM_WHY_EXITS
+                                                                : GM_WHY_PUT_AWAY};
     if (app->is_stopped)
         return gm_engine_why_stopped(engine, id);
     if (app->is_part_stopped && app->state != GM_APP_RUNNING) {

@@ -127,7 +127,7 @@ static struct gm_engine *engine;
 static struct gm_absents absents;
 static uv_loop_t loop;
 static struct gm_note told;
-static uint32_t n_awaited, n_left, n_returned, n_resumed, n_checked, last_left;
+static uint32_t n_awaited, n_left, n_returned, n_resumed, n_checked, n_exited, last_left;
 static int welcome_error, holds_error, put_error, awaited_error;
 static uint32_t n_read; /* holdings that somebody has */
 static bool was_running, was_over;
@@ -210,6 +210,13 @@ void gm_engine_return(struct gm_engine *e, uint32_t app, const struct gm_holding
     assert_non_null(machine.clients[app]->session);
     assert_ptr_equal(e, engine);
     assert_int_equal(has->app, app);
+}
+
+void gm_engine_on_exit(void *unused, struct gm_client *client)
+{
+    assert_null(unused);
+    assert_ptr_equal(machine.clients[client->id], client);
+    n_exited++;
 }
 
 void gm_engine_emit(struct gm_engine *e, const struct gm_event *event)
@@ -342,7 +349,7 @@ static int set_up(void **state)
 {
     (void)state;
     assert_int_equal(keeper_begin("absents", 0), 0);
-    n_awaited = n_left = n_returned = n_resumed = n_checked = 0;
+    n_awaited = n_left = n_returned = n_resumed = n_checked = n_exited = 0;
     welcome_error = holds_error = put_error = awaited_error = 0;
     n_read = 0;
     memset(&told, 0, sizeof told);
@@ -916,6 +923,24 @@ static void test_replaced(void **state)
     assert_true(was_over);
 }
 
+/* Once it is back, its GPUs hear of the end of its process. */
+static void test_ended_later(void **state)
+{
+    const struct gm_msg_rejoin body = {.flags = GM_REJOIN_IS_QUIET};
+    char why[128];
+    (void)state;
+    program(0);
+    die();
+    take_over();
+    assert_int_equal(rejoin(0, &body, why), 0);
+    end_process(0);
+    before.records[0].pid = 0;
+    while (n_exited == 0)
+        uv_run(&loop, UV_RUN_ONCE);
+    assert_int_equal(n_exited, 1);
+    assert_int_equal(n_left, 0);
+}
+
 /* The ledger of this daemon is what the next one finds, with those who have yet to come. */
 static void test_twice(void **state)
 {
@@ -950,6 +975,7 @@ int main(void)
         TEST(replaced),    TEST(twice),      TEST(another_users),
         TEST(not_awaited), TEST(rest_stays), TEST(ended),
         TEST(lies),        TEST(no_memory),  TEST(no_files),
+        TEST(ended_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

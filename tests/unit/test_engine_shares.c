@@ -414,11 +414,11 @@ static void test_freed_while_open(void **state)
     assert_int_equal(engine->table->allocated, 0);
 }
 
-static void leave(uint32_t id, uv_poll_t *poll)
+static void leave(uint32_t id, bool is_awaited)
 {
     engine->apps[id].session = NULL;
     engine->apps[id].state = GM_APP_GONE;
-    engine->apps[id].exit.poll = poll;
+    engine->apps[id].exit.is_awaited = is_awaited;
 }
 
 /* Who opens memory is to run with its owner, and nobody else is. */
@@ -446,7 +446,6 @@ static void test_runs_together(void **state)
 static void test_deaths(void **state)
 {
     (void)state;
-    uv_poll_t poll;
     for (int owner_first = 0; owner_first < 2; owner_first++) {
         uint64_t va = give(0, 64 * MIB);
         n_condemned = 0;
@@ -454,16 +453,16 @@ static void test_deaths(void **state)
         struct gm_msg_open ask = ask_for(0, 64 * MIB);
         assert_int_equal(open_as(1, &ask), 0);
         if (owner_first) {
-            leave(0, &poll);
+            leave(0, true);
             free_it(0, va);
             assert_int_equal(n_condemned, 0);
-            leave(1, NULL); /* its process has ended already; the owner's has not */
+            leave(1, false); /* its process has ended already; the owner's has not */
             gm_engine_forget_opens(engine, 1);
         } else {
-            leave(1, &poll);
+            leave(1, true);
             gm_engine_forget_opens(engine, 1);
             assert_int_equal(n_condemned, 0); /* the owner has it */
-            leave(0, NULL);
+            leave(0, false);
             free_it(0, va);
         }
         assert_int_equal(n_condemned, 2);
@@ -471,7 +470,7 @@ static void test_deaths(void **state)
         assert_null(engine->opens);
         for (uint32_t id = 0; id < 2; id++) {
             engine->apps[id].state = GM_APP_RUNNING;
-            engine->apps[id].exit.poll = NULL;
+            engine->apps[id].exit.is_awaited = false;
             engine->apps[id].session = (struct gm_session *)(uintptr_t)(id + 1);
         }
     }

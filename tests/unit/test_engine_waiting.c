@@ -273,7 +273,6 @@ static void host_frames_that_end_are_waited_for(void **state)
 static void host_frames_of_an_ended_program_are_waited_for(void **state)
 {
     (void)state;
-    static uv_poll_t poll;
     static uint8_t imports[APPS * 8];
     struct gm_frame frame = {.is_host = true, .exit_of = LAST, .next = GM_NONE};
     assert_true(gm_table_row(1) <= 8);
@@ -284,7 +283,7 @@ static void host_frames_of_an_ended_program_are_waited_for(void **state)
     engine->table->max_frames = 1;
     engine->table->first_condemned = 0;
     engine->apps[LAST].state = GM_APP_GONE;
-    engine->apps[LAST].exit.poll = &poll;
+    engine->apps[LAST].exit.is_awaited = true;
     ask(OWNER, 80);
     ask(OTHER, 50);
     pass(GM_S);

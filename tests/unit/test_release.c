@@ -150,7 +150,6 @@ static int session;
 
 static int set_up(void **state)
 {
-    static uv_poll_t poll;
     (void)state;
     n_destroyed = n_dropped = 0;
     engine = calloc(1, sizeof *engine);
@@ -176,7 +175,7 @@ static int set_up(void **state)
     gm_frame_at(table, frame)->mapper = MAPS;
     assert_true(gm_table_import(table, frame, MAPS));
     engine->apps[MAPS].state = GM_APP_LOST;
-    engine->apps[MAPS].exit.poll = &poll;
+    engine->apps[MAPS].exit.is_awaited = true;
     gm_table_set_lost(table, MAPS, true);
     assert_true(gm_table_is_awaited(table, frame));
     return 0;
@@ -203,7 +202,7 @@ static void leave(void)
 
 static void end_process(void)
 {
-    engine->apps[MAPS].exit.poll = NULL;
+    engine->apps[MAPS].exit.is_awaited = false;
     gm_engine_copies_ended(engine, MAPS);
 }
 
@@ -290,7 +289,7 @@ static void test_hello_again(void **state)
     (void)state;
     leave();
     gm_engine_exit_late(engine, MAPS);
-    assert_non_null(engine->apps[MAPS].exit.poll);
+    assert_true(engine->apps[MAPS].exit.is_awaited);
     gm_engine_leave_frame(engine, chunk, 0);
     settle();
     assert_int_equal(table->frames[frame].state, GM_FRAME_CONDEMNED);

@@ -94,15 +94,17 @@ static int make_stat(struct gm_client *client)
     return 0;
 }
 
-/* Without pidfds (Linux before 5.3) there is no lease. */
+/* Linux before 5.3 gives no pidfds, nor do some containers. */
+static int open_process(struct gm_client *client)
+{
+    client->lease = (int)syscall(SYS_pidfd_open, client->pid, 0);
+    return client->lease >= 0 || errno == ENOSYS || errno == EPERM ? 0 : -errno;
+}
+
 static int keep(struct gm_client *client)
 {
     if (!client->kept)
         return 0;
-    if (client->lease < 0)
-        client->lease = (int)syscall(SYS_pidfd_open, client->pid, 0);
-    if (client->lease < 0 && errno != ENOSYS)
-        return -errno;
     int error = gm_kept_put(client->kept, GM_KEPT_STAT, 0, client->id, 0, client->fds[1]);
     if (error == 0 && client->lease >= 0)
         error = gm_kept_put(client->kept, GM_KEPT_LEASE, 0, client->id, 0, client->lease);
@@ -156,6 +158,8 @@ int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer
     error = make_ctl(client);
     if (error == 0)
         error = make_stat(client);
+    if (error == 0)
+        error = open_process(client);
     if (error == 0)
         error = keep(client);
     if (error == 0)
@@ -272,6 +276,53 @@ void gm_client_hold(struct gm_client *client)
     client->refs++;
 }
 
+/* ---- the end of its process ---- */
+
+static void free_exit(uv_handle_t *exit)
+{
+    free(exit);
+}
+
+static void end_exit(struct gm_client *client)
+{
+    if (client->exit)
+        uv_close((uv_handle_t *)client->exit, free_exit);
+    client->exit = NULL;
+}
+
+static void on_exit_seen(uv_poll_t *exit, int status, int events)
+{
+    struct gm_client *client = exit->data;
+    (void)status;
+    (void)events;
+    gm_client_hold(client); /* the engines may drop it */
+    end_exit(client);
+    client->on_exit(client->exit_arg, client);
+    gm_client_drop(client);
+}
+
+int gm_client_await(struct gm_client *client, uv_loop_t *loop,
+                    void (*on_exit)(void *arg, struct gm_client *client), void *arg)
+{
+    const bool is_first = !client->on_exit;
+    client->on_exit = on_exit;
+    client->exit_arg = arg;
+    if (!is_first || client->lease < 0)
+        return 0;
+    uv_poll_t *exit = calloc(1, sizeof *exit);
+    if (!exit)
+        return -ENOMEM;
+    const int error = uv_poll_init(loop, exit, client->lease);
+    if (error) {
+        free(exit);
+        return error;
+    }
+    exit->data = client;
+    client->exit = exit;
+    uv_poll_start(exit, UV_READABLE, on_exit_seen);
+    return 0;
+}
+
 /* ---- what its process leaves behind ---- */
 
 struct gm_copies {
@@ -346,6 +397,7 @@ void gm_client_drop(struct gm_client *client)
     if (--client->refs > 0)
         return;
     end_copies(client);
+    end_exit(client);
     gm_group_remove(client);
     if (client->on_end)
         client->on_end(client->arg, client);

@@ -62,6 +62,13 @@ bool gm_client_return(struct gm_client *client, struct gm_session *session,
 void gm_client_lose(struct gm_client *client, uint64_t now);
 /* One whose process has ended long ago, and which has no memory that is shared. 0 or -ENOMEM. */
 int gm_client_open_ended(struct gm_client **client, uint32_t id, uid_t uid);
+/*
+ * Have `on_exit` called when its process ends, in the place of what was to be called before. The
+ * first call begins to look, and fails with -errno; later ones do not. Where the system gives no
+ * pidfds it is never called.
+ */
+int gm_client_await(struct gm_client *client, uv_loop_t *loop,
+                    void (*on_exit)(void *arg, struct gm_client *client), void *arg);
 /* Have `on_end` called when it ends: its session has, and no engine has it any more. */
 void gm_client_watch(struct gm_client *client,
                      void (*on_end)(void *arg, const struct gm_client *client), void *arg);

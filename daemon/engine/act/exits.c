@@ -13,43 +13,15 @@
  */
 #include "daemon/engine/act/exits.h"
 
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-static void free_poll(uv_handle_t *handle)
-{
-    free(handle);
-}
-
 void gm_engine_stop_watching(struct gm_app *app)
 {
-    if (!app->exit.poll)
-        return;
-    uv_poll_stop(app->exit.poll);
-    uv_close((uv_handle_t *)app->exit.poll, free_poll);
-    app->exit.poll = NULL;
-    close(app->exit.pidfd);
-    app->exit.pidfd = -1;
+    app->exit.is_awaited = false;
 }
 
 void gm_engine_watch_exit(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    uv_poll_t *poll;
-    app->exit.pidfd = (int)syscall(SYS_pidfd_open, app->pid, 0);
-    if (app->exit.pidfd < 0)
-        return;
-    poll = calloc(1, sizeof *poll);
-    if (!poll || uv_poll_init(engine->loop, poll, app->exit.pidfd) != 0) {
-        free(poll);
-        close(app->exit.pidfd);
-        app->exit.pidfd = -1;
-        return;
-    }
-    poll->data = engine;
-    app->exit.poll = poll;
-    uv_poll_start(poll, UV_READABLE, engine->on_exit);
+    app->exit.is_awaited = app->client->exit != NULL;
 }
 
 void gm_engine_await_exit(struct gm_engine *engine, uint32_t id)

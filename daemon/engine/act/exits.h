@@ -4,8 +4,8 @@
 
 #include "daemon/engine/state/state.h"
 
-/* Have engine.on_exit called when the process of the app ends. Without pidfds (Linux before 5.3)
- * the end of the connection must do. */
+/* What the app has mapped waits for the end of its process, which its client hears of
+ * (gm_client_await). Where the system gives no pidfds the end of the connection must do. */
 void gm_engine_watch_exit(struct gm_engine *engine, uint32_t app);
 void gm_engine_stop_watching(struct gm_app *app);
 /* Its connection has ended. */
@@ -21,7 +21,7 @@ void gm_engine_exit_late(struct gm_engine *engine, uint32_t app);
 /* Its process has yet to end, or others have copies of what it had open. */
 static inline bool gm_engine_is_left(const struct gm_app *app)
 {
-    return app->exit.poll || (app->client && app->client->copies);
+    return app->exit.is_awaited || (app->client && app->client->copies);
 }
 
 /* Whether its process may have the frame mapped: until it has said that it dropped that, or ended.
@@ -39,7 +39,7 @@ static inline bool gm_engine_is_left_for_good(const struct gm_engine *engine, ui
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
-        if (app->state == GM_APP_GONE && (app->exit.is_late || !app->exit.poll) &&
+        if (app->state == GM_APP_GONE && (app->exit.is_late || !app->exit.is_awaited) &&
             gm_engine_may_reach(engine, id, frame))
             return true;
     }

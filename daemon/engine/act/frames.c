@@ -133,7 +133,7 @@ static bool is_reachable(const struct gm_engine *engine, uint32_t frame)
 static bool is_copied(const struct gm_engine *engine, const struct gm_frame *frame)
 {
     const struct gm_app *app = frame->exit_of == GM_NONE ? NULL : &engine->apps[frame->exit_of];
-    return app && !app->exit.poll && app->client->copies;
+    return app && !app->exit.is_awaited && app->client->copies;
 }
 
 static uint64_t free_on_device(const struct gm_engine *engine)

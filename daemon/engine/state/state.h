@@ -86,7 +86,10 @@ struct gm_client {
     struct gm_stat *stat;
     int fds[2];           /* of both areas; -1. That of `ctl` until WELCOME is sent */
     struct gm_kept *kept; /* has the stat area and the lease; NULL: they end with the daemon */
-    int lease;            /* pidfd of its process; -1: none is kept */
+    int lease;            /* pidfd of its process; -1: the system gives none */
+    uv_poll_t *exit;      /* on it; NULL: the process has ended, or nobody can tell */
+    void (*on_exit)(void *arg, struct gm_client *client);
+    void *exit_arg;
     uint32_t id;
     pid_t pid;
     uint64_t started; /* ... its process: struct gm_newcomer */
@@ -132,9 +135,8 @@ struct gm_app {
 
     /* Each struct is of the file that it names: no other writes it, but for what it says. */
 
-    struct {             /* exits.c */
-        uv_poll_t *poll; /* on its pidfd; NULL: it has exited, or cannot be watched */
-        int pidfd;
+    struct {              /* exits.c */
+        bool is_awaited;  /* what it has mapped may wait for the end of its process */
         uint64_t left_at; /* when its connection ended */
         bool is_late;     /* it was waited for long enough: only what others would use waits now */
     } exit;
@@ -423,7 +425,6 @@ struct gm_engine {
         pid_t stranger;   /* a process of others that uses the GPU; 0: none was seen */
     } link;
     uint64_t shadows_told; /* gm_engine_wanted_shadows when memory.c last asked */
-    uv_poll_cb on_exit;    /* of the process of an app: exits.c */
     struct gm_alarm alarm;
     uint64_t alarm_at; /* when it is due; 0: never */
     /* Deadlines count from here at the earliest: until then the daemon did not run (it was stopped,

@@ -107,7 +107,7 @@ static void begin_app(struct gm_engine *engine, struct gm_client *client)
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
         if (engine->apps[other].pid != client->pid)
             continue;
-        else if (engine->apps[other].state == GM_APP_GONE && engine->apps[other].exit.poll)
+        else if (engine->apps[other].state == GM_APP_GONE && engine->apps[other].exit.is_awaited)
             gm_engine_exit_late(engine, other);
         else if (engine->apps[other].state == GM_APP_LOST)
             gm_engine_give_up_app(engine, other, false);

@@ -113,7 +113,7 @@ static bool is_draining(const struct gm_app *app)
 
 static bool awaits_exit(const struct gm_app *app)
 {
-    return app->state == GM_APP_GONE && app->exit.poll && !app->exit.is_late;
+    return app->state == GM_APP_GONE && app->exit.is_awaited && !app->exit.is_late;
 }
 
 /* The alarm is overdue in the first round after a sleep. */

@@ -28,7 +28,7 @@ void check_deadlines(const struct gm_engine *engine)
         require(app->state != GM_APP_DRAINING || app->is_stopped ||
                     now < app->gate.closed_at + engine->config.drain_deadline_ns + GM_LATE_NS,
                 "app %u drains for longer than it may", id);
-        require(app->state != GM_APP_GONE || !app->exit.poll || app->exit.is_late ||
+        require(app->state != GM_APP_GONE || !app->exit.is_awaited || app->exit.is_late ||
                     now < app->exit.left_at + GM_EXIT_NS,
                 "app %u is waited for, and does not end", id);
         require(app->state != GM_APP_LOADING || engine->stopping.is_on ||

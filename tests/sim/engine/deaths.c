@@ -183,11 +183,13 @@ static void make_client(uint32_t id, const struct gm_client_record *record, stru
     struct gm_kept *kept = machine.config.kept;
     uint64_t unused;
     const int stat = gm_kept_claim(kept, GM_KEPT_STAT, 0, id, &unused);
-    const int lease = gm_kept_claim(kept, GM_KEPT_LEASE, 0, id, &unused);
+    const bool has_lease = gm_kept_claim(kept, GM_KEPT_LEASE, 0, id, &unused) >= 0;
+    const int lease = has_lease ? uv_fake_pidfd((pid_t)record->pid) : -1;
     /* Its process may have said HELLO since, as another program. */
     require(stat >= 0 || p->app != id, "the area of program %u is not kept", p->number);
     require(gm_client_reopen(&client, id, record, stat, lease, kept, machine.now) == 0,
             "no client");
+    require(gm_client_await(client, NULL, gm_engine_on_exit, NULL) == 0, "no watch");
     client->is_cut = record->is_gone != 0;
     require(gm_group_restore(&machine.daemon.groups, client, partner, record->group,
                              record->is_group_said && !record->is_gone) == 0,
