@@ -3,6 +3,8 @@
 #include "common/chunk.h"
 #include "daemon/core/tunables.h"
 
+#define WHOLE ((uint64_t)1 << 30) /* the part of a user of weight 1 */
+
 bool gm_timeslice_is_critical(enum gm_sched_class class)
 {
     return class == GM_CLASS_LATENCY || class == GM_CLASS_INTERACTIVE;
@@ -24,6 +26,70 @@ static void find_critical(struct gm_timeslice_app *apps, uint32_t n)
                               apps[i].idle_ns > apps[i].run_ns && !apps[i].is_idle;
 }
 
+/* Whether the GPU comes to app `k` in its round, or to those that it is joined with. */
+static bool is_in_round(const struct gm_timeslice_app *apps, uint32_t k)
+{
+    for (uint32_t i = 0; i < k && apps[k].is_joined; i++)
+        if (apps[i].is_joined && apps[i].user == apps[k].user && !apps[i].rests)
+            return false;
+    return !apps[k].rests;
+}
+
+/* Fill `part` of all. Returns how many are in the round. */
+static uint32_t divide(struct gm_timeslice_app *apps, uint32_t n)
+{
+    uint32_t n_round = 0;
+    for (uint32_t i = 0; i < n; i++)
+        apps[i].part = is_in_round(apps, i);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t weights = 0, heaviest = 0;
+        if (apps[i].part == 0)
+            continue;
+        for (uint32_t k = 0; k < n; k++) {
+            if (apps[k].user != apps[i].user || apps[k].part == 0)
+                continue;
+            weights += apps[k].weight;
+            heaviest = apps[k].weight > heaviest ? apps[k].weight : heaviest;
+        }
+        apps[i].part = WHOLE * heaviest * apps[i].weight / weights / GM_SCHED_WEIGHT;
+        n_round++;
+    }
+    return n_round;
+}
+
+/* Who has least keeps the driver's timeslice, if the round does not become too long by that. Who
+ * can have no other one is what the others are measured by. */
+void gm_timeslice_share(struct gm_timeslice_app *apps, uint32_t n)
+{
+    uint64_t least = UINT64_MAX, fixed = UINT64_MAX, most = 0, sum = 0;
+    const uint64_t n_round = divide(apps, n);
+    const uint64_t plain_us = n_round * GM_TIMESLICE_DRIVER_US;
+    const uint64_t round_us = plain_us > GM_TIMESLICE_ROUND_US ? plain_us : GM_TIMESLICE_ROUND_US;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t part = apps[i].part;
+        if (part == 0)
+            continue;
+        sum += part;
+        most = part > most ? part : most;
+        least = part < least ? part : least;
+        fixed = apps[i].is_fixed && part < fixed ? part : fixed;
+    }
+    uint64_t us = GM_TIMESLICE_DRIVER_US, of = fixed != UINT64_MAX ? fixed : least;
+    if (fixed == UINT64_MAX && us * sum > round_us * least) {
+        us = round_us;
+        of = sum;
+    }
+    for (uint32_t i = 0; i < n && n_round > 1; i++) {
+        if (apps[i].part == 0)
+            continue;
+        const uint64_t its = us * apps[i].part / of;
+        apps[i].part_us = least == most                 ? 0
+                          : its < GM_TIMESLICE_LEAST_US ? GM_TIMESLICE_LEAST_US
+                          : its > round_us              ? round_us
+                                                        : its;
+    }
+}
+
 bool gm_timeslice_assign(struct gm_timeslice_app *apps, uint32_t n)
 {
     uint32_t n_others = 0;
@@ -37,7 +103,9 @@ bool gm_timeslice_assign(struct gm_timeslice_app *apps, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         if (is_mixed && gm_timeslice_is_critical(apps[i].class))
             apps[i].us = GM_TIMESLICE_CRITICAL_US;
-        else if (!is_mixed || apps[i].is_critical)
+        else if (!is_mixed)
+            apps[i].us = apps[i].part_us;
+        else if (apps[i].is_critical)
             apps[i].us = 0;
         else
             apps[i].us =

@@ -4,7 +4,13 @@
  *
  * While a latency-critical program runs beside best-effort ones, it has the longest timeslice and
  * they have the shortest: its work waits for little of theirs, and nothing interrupts it. In all
- * other cases each has what the driver gave it.
+ * other cases the timeslices of those that have work share the GPU, which goes round them: equally
+ * between users, and among the programs of each, both by weight. Where these parts are equal, each
+ * has what the driver gave it.
+ *
+ * A user's weight is the greatest of its programs that have work, as in sched_users.c. Timeslices
+ * bound what a program has while its work is queued up: who waits for each kernel to end before it
+ * launches the next one gives up the rest of its timeslice.
  *
  * Programs are latency-critical by their class. If none is, those are that the scheduler finds to
  * be interactive: of class auto, idle for longer than they ran, beside one of a worse level that
@@ -36,10 +42,16 @@ struct gm_timeslice_app {
     uint32_t level;           /* the scheduler's, from 1 */
     uint64_t run_ns, idle_ns; /* since it came */
     bool is_idle;
+    bool rests;      /* ... for so long that it counts as without work for what others have */
+    bool is_fixed;   /* it can have no other timeslice than the driver's own */
+    bool is_joined;  /* it has one together with the joined ones of its user (MPS) */
+    uint32_t weight; /* GM_SCHED_WEIGHT: 1 */
     bool can_be_held;
     uint64_t turn_at;    /* when its last short turn began; before its first, when it came */
     uint64_t held_until; /* until when it was told to stand still; also out */
     bool is_critical;    /* out */
+    uint64_t part;       /* out: of the GPU, against the parts of others; 0: it is not in the round */
+    uint64_t part_us;    /* its timeslice where nobody is latency-critical, in and out */
     uint64_t us;         /* out: its timeslice; 0: the driver's own */
     bool is_told;        /* out: hold it for ... */
     uint64_t hold_ns;    /* ... so long from now on; 0: let it go on */
@@ -54,6 +66,11 @@ struct gm_turns {
 
 /* Whether programs of this class are latency-critical: latency and interactive. */
 bool gm_timeslice_is_critical(enum gm_sched_class class);
+
+/* Fill part_us of those of `n` running programs that have work. The others keep theirs, and all do
+ * if it is one alone. At most once in GM_TIMESLICE_AGAIN_NS: setting one takes the program 0.5 ms.
+ */
+void gm_timeslice_share(struct gm_timeslice_app *apps, uint32_t n);
 
 /* Fill is_critical and `us` of all `n` running programs. True: the best-effort ones among them take
  * turns. */

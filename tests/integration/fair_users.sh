@@ -1,6 +1,6 @@
 #!/bin/sh
 # Root with one program and another user with three have about the same of the GPU's time, though root's program drops to
-# the next level long before the others do; with --fair programs each program has the same.
+# the next level long before the others do; with --fair programs each program has the same. Where all fit, timeslices say so.
 . "$(dirname "$0")/lib.sh"
 need_stranger
 
@@ -15,11 +15,8 @@ have_used() {
     is_up && [ $(($(used 0) - mine + $(used 65534) - theirs)) -ge "$1" ]
 }
 
-# share MS OPTION...: of so much time of all, what root's program had, in thousandths.
-share() {
-    share_ms=$1
-    shift
-    start_mlfq --gpu-budget 20M --slice 40ms --allotment 1500ms --fit committed "$@"
+# work: the four programs work, and their timeslices are as the arguments say.
+work() {
     rm -f "$dir/enough"
     app alone linked --bytes 12M --allocs 2 --iterations 1 --until "$dir/enough"
     await_ready alone
@@ -27,6 +24,15 @@ share() {
         stranger_app "theirs$i" --bytes 12M --allocs 2 --iterations 1 --until "$dir/enough"
     done
     for i in 1 2 3; do await_ready "theirs$i"; done
+    [ $# = 0 ] || within "$patience" slices "$@" || fail "not so: $*"
+}
+
+# share MS OPTION...: of so much time of all, what root's program had, in thousandths.
+share() {
+    share_ms=$1
+    shift
+    start_mlfq --gpu-budget 20M --slice 40ms --allotment 1500ms --fit committed "$@"
+    work
     take_status
     mine=$(used 0) theirs=$(used 65534)
     within "$patience" have_used "$share_ms" || fail "they do not work"
@@ -43,3 +49,9 @@ share 6000
 [ "$part" -ge 430 ] && [ "$part" -le 570 ] || fail "root's program had $part of 1000"
 share 2500 --fair programs
 [ "$part" -ge 150 ] && [ "$part" -le 350 ] || fail "by program root had $part of 1000"
+
+start_mlfq
+work alone=6144 theirs1=2048 theirs2=2048 theirs3=2048
+touch "$dir/enough"
+expect_pass alone theirs1 theirs2 theirs3
+stop_daemon

@@ -1,6 +1,6 @@
 #!/bin/sh
 # While a latency-critical program runs beside others, they have the shortest timeslices of the GPU and it has the longest,
-# as far as the driver lets them; otherwise each has the driver's own. Several others with work take turns, and one that
+# as far as the driver lets them; otherwise each has its part by weight, and with equal ones the driver's own. Several others with work take turns, and one that
 # cannot be held gives all of them somewhat longer timeslices instead.
 . "$(dirname "$0")/lib.sh"
 
@@ -129,6 +129,10 @@ take_status
 end light
 
 "$ctl" set "$(pid_of critical)" class=auto > /dev/null || fail "mux-ctl set"
+expect_slices critical=0 a=0 b=0
+"$ctl" set "$(pid_of a)" weight=3 > /dev/null || fail "mux-ctl set"
+expect_slices critical=2048 a=6144 b=0 # b has no work
+"$ctl" set "$(pid_of a)" weight=1 > /dev/null || fail "mux-ctl set"
 expect_slices critical=0 a=0 b=0
 "$ctl" set "$(pid_of critical)" class=interactive > /dev/null || fail "mux-ctl set"
 expect_slices critical=1000000 a=1 b=1

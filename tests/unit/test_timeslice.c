@@ -263,14 +263,157 @@ static void test_turns_end(void **state)
     step(&turns, 3, "LABaA", "-----");
 }
 
+#define KEPT 77u /* as it had it before */
+
+/* One letter a program: whose it is, in upper case if it has work. `kinds` has F for each that can
+ * have no other timeslice, J for one that is joined with others of its user, - for others.
+ * `weights` are in thousandths; NULL: all have 1. */
+static uint32_t fill_users(struct gm_timeslice_app *apps, const char *programs, const char *kinds,
+                           const uint32_t *weights)
+{
+    const uint32_t n = (uint32_t)strlen(programs);
+    assert_int_equal(n, strlen(kinds));
+    for (uint32_t i = 0; i < n; i++) {
+        apps[i] = (struct gm_timeslice_app){.id = i,
+                                            .user = (uint32_t)programs[i] | 0x20,
+                                            .rests = (programs[i] & 0x20) != 0,
+                                            .is_fixed = kinds[i] != '-',
+                                            .is_joined = kinds[i] == 'J',
+                                            .weight = weights ? weights[i] : GM_SCHED_WEIGHT,
+                                            .part_us = KEPT};
+    }
+    return n;
+}
+
+static void expect_parts(const char *programs, const char *kinds, const uint32_t *weights,
+                         const uint64_t *us)
+{
+    struct gm_timeslice_app apps[MOST];
+    const uint32_t n = fill_users(apps, programs, kinds, weights);
+    gm_timeslice_share(apps, n);
+    assert_false(gm_timeslice_assign(apps, n));
+    for (uint32_t i = 0; i < n; i++)
+        if (apps[i].us != us[i])
+            fail_msg("%s: program %u has %llu us", programs, i, (unsigned long long)apps[i].us);
+}
+
+#define PARTS(programs, kinds, ...)                                                                \
+    expect_parts(programs, kinds, NULL, (const uint64_t[]){__VA_ARGS__})
+#define WEIGHTS(...)                                                                               \
+    (const uint32_t[])                                                                             \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+static void test_parts_by_user(void **state)
+{
+    (void)state;
+    expect_parts("", "", NULL, NULL);
+    PARTS("A", "-", KEPT);
+    PARTS("AA", "--", 0, 0);
+    PARTS("AB", "--", 0, 0);
+    PARTS("ABB", "---", 4096, 2048, 2048);
+    PARTS("BABBB", "-----", 2048, 8192, 2048, 2048, 2048);
+    PARTS("AABB", "----", 0, 0, 0, 0);
+    PARTS("ABBCCC", "------", 6144, 3072, 3072, 2048, 2048, 2048);
+    /* Who rests is none, and keeps what it had. */
+    PARTS("ABb", "---", 0, 0, KEPT);
+    PARTS("ABBb", "----", 4096, 2048, 2048, KEPT);
+    PARTS("Abb", "---", KEPT, KEPT, KEPT);
+    PARTS("aBb", "---", KEPT, KEPT, KEPT);
+}
+
+static void test_parts_by_weight(void **state)
+{
+    (void)state;
+    expect_parts("AA", "--", WEIGHTS(1000, 2000), (const uint64_t[]){2048, 4096});
+    expect_parts("AB", "--", WEIGHTS(3000, 1000), (const uint64_t[]){6144, 2048});
+    expect_parts("AB", "--", WEIGHTS(500, 500), (const uint64_t[]){0, 0});
+    /* B has the weight of its heaviest, and no more: 2 of 3, in 2 to 1. */
+    expect_parts("ABB", "---", WEIGHTS(1000, 2000, 1000), (const uint64_t[]){3072, 4096, 2048});
+    expect_parts("ABb", "---", WEIGHTS(1000, 1000, 9000), (const uint64_t[]){0, 0, KEPT});
+}
+
+/* A round is no longer than 20 ms, or than it is by the driver; and no part is too small. */
+static void test_parts_are_bounded(void **state)
+{
+    struct gm_timeslice_app apps[64];
+    char programs[65] = "", kinds[65] = "";
+    (void)state;
+    for (uint32_t n = 2; n <= 64; n++) {
+        uint64_t sum = 0;
+        memset(programs, 'B', n);
+        memset(kinds, '-', n);
+        programs[0] = 'A';
+        fill_users(apps, programs, kinds, NULL);
+        gm_timeslice_share(apps, n);
+        for (uint32_t i = 0; i < n; i++) {
+            sum += apps[i].part_us;
+            assert_true(n == 2 || apps[i].part_us >= GM_TIMESLICE_LEAST_US);
+        }
+        assert_true(sum <= GM_TIMESLICE_ROUND_US || sum <= n * GM_TIMESLICE_DRIVER_US);
+        for (uint32_t i = 1; i < n;
+             i++) /* as much as all others together, but for what is cut off */
+            assert_true(apps[0].part_us - (n - 1) * apps[i].part_us < n);
+    }
+    expect_parts("AB", "--", WEIGHTS(10000, 100), (const uint64_t[]){19801, 500});
+    expect_parts("AAAAB", "-----", WEIGHTS(10000, 100, 100, 100, 10000),
+                 (const uint64_t[]){9708, 500, 500, 500, 10000});
+}
+
+/* The others are measured by who has the driver's own. */
+static void test_parts_beside_fixed(void **state)
+{
+    (void)state;
+    PARTS("ABBBB", "F----", 2048, 512, 512, 512, 512);
+    PARTS("ABBBB", "-F---", 8192, 2048, 2048, 2048, 2048);
+    PARTS("ABBBBBB", "F------", 2048, 500, 500, 500, 500, 500, 500);
+    /* Joined ones are one program of their user, who has another one. */
+    PARTS("AJJJ", "-JJJ", 0, 0, KEPT, KEPT);
+    PARTS("AJJJ", "-JJ-", 4096, 2048, KEPT, 2048);
+    PARTS("AjJJ", "-JJJ", 0, KEPT, 0, KEPT);
+    PARTS("AJJKK", "-JJJJ", 0, 0, KEPT, 0, KEPT);
+    expect_parts("AB", "-F", WEIGHTS(10000, 100), (const uint64_t[]){20000, 2048});
+}
+
+/* While somebody is latency-critical, the parts wait. */
+static void test_parts_beside_critical(void **state)
+{
+    struct gm_timeslice_app apps[MOST];
+    const uint32_t n = fill_users(apps, "ABB", "---", NULL);
+    (void)state;
+    apps[0].class = GM_CLASS_LATENCY;
+    gm_timeslice_share(apps, n);
+    gm_timeslice_assign(apps, n);
+    assert_int_equal(apps[0].us, GM_TIMESLICE_CRITICAL_US);
+    assert_int_equal(apps[1].us, GM_TIMESLICE_SHARED_US);
+    apps[0].class = GM_CLASS_BATCH;
+    gm_timeslice_assign(apps, n);
+    assert_int_equal(apps[0].us, 4096);
+    assert_int_equal(apps[1].us, 2048);
+    apps[0].class = apps[1].class = apps[2].class = GM_CLASS_LATENCY;
+    gm_timeslice_assign(apps, n);
+    assert_int_equal(apps[0].us, 4096);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alike),           cmocka_unit_test(test_mixed),
-        cmocka_unit_test(test_found),           cmocka_unit_test(test_unholdable),
-        cmocka_unit_test(test_turns),           cmocka_unit_test(test_one_has_work),
-        cmocka_unit_test(test_turns_end),       cmocka_unit_test(test_turns_by_user),
-        cmocka_unit_test(test_turn_of_another), cmocka_unit_test(test_turn_is_early),
+        cmocka_unit_test(test_alike),
+        cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_found),
+        cmocka_unit_test(test_unholdable),
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_one_has_work),
+        cmocka_unit_test(test_turns_end),
+        cmocka_unit_test(test_turns_by_user),
+        cmocka_unit_test(test_turn_of_another),
+        cmocka_unit_test(test_turn_is_early),
+        cmocka_unit_test(test_parts_by_user),
+        cmocka_unit_test(test_parts_by_weight),
+        cmocka_unit_test(test_parts_are_bounded),
+        cmocka_unit_test(test_parts_beside_fixed),
+        cmocka_unit_test(test_parts_beside_critical),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -261,6 +261,7 @@ struct gm_app {
         uint32_t said;          /* what an administrator said of it: a rule says no more of that */
         bool is_limited;        /* policy.c: its share of the GPU's time is */
         uint64_t timeslice_us;  /* timeslices.c: as it was told; 0: the driver's own */
+        uint64_t part_us;       /* ... and as its part of the GPU beside others, if nobody is critical */
         char ignored[384];      /* wishes.c: what its environment asked for in vain; "": nothing */
         uid_t pauser;           /* the administrator who paused it, */
         bool is_paused_by_rule; /* ... or a rule */
@@ -455,6 +456,7 @@ struct gm_engine {
     struct gm_timeslice_app *running; /* filled for each decision on timeslices */
     uint32_t n_running;
     struct gm_turns turns; /* turns.c; timeslices.c: are_on */
+    uint64_t parts_at;     /* timeslices.c: when the GPU is divided anew */
     bool reap_more;        /* condemned frames could be destroyed at once, but it takes long */
     struct gm_backoff retries[GM_RETRIES];
     CUresult pool_refusal; /* ... why, as it was logged */

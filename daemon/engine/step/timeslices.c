@@ -1,7 +1,8 @@
 /*
- * Timeslices by class (core/timeslice), and telling programs theirs, and whether their requests are
- * to be announced (gm_ctl.has_rhythm). Owns gm_app.policy.timeslice_us, and the list of who runs.
- * Called at the end of a round of the loop, when it is known who runs and who is idle.
+ * Timeslices by class, user and weight (core/timeslice), and telling programs theirs, and whether
+ * their requests are to be announced (gm_ctl.has_rhythm). Owns timeslice_us and part_us of
+ * gm_app.policy, and the list of who runs. Called at the end of a round of the loop, when it is
+ * known who runs and who is idle; there are rounds all the time while somebody works (idle.c).
  *
  * A program whose gate closes keeps its timeslice: it runs nothing, and is looked at again when it
  * does.
@@ -10,6 +11,7 @@
 
 #include "common/features.h"
 #include "daemon/core/timeslice.h"
+#include "daemon/core/tunables.h"
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/act/say.h"
 #include "daemon/engine/state/groups.h"
@@ -56,28 +58,44 @@ static bool can_wait_for_turn(const struct gm_engine *engine, uint32_t id)
 static struct gm_timeslice_app describe(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    struct gm_sched_account account = {.level = 1};
+    const uint32_t off = atomic_load(&app->stat->features_off);
+    const bool is_off = engine->config.latency_mode == GM_LATENCY_OFF; /* nobody is critical */
+    struct gm_sched_account account = {.level = 1, .policy.weight = GM_SCHED_WEIGHT};
     gm_engine_account(engine, id, &account);
     return (struct gm_timeslice_app){.id = id,
                                      .user = gm_engine_user_of(engine, id),
-                                     .class = gm_engine_class(engine, id),
+                                     .class = is_off ? GM_CLASS_BATCH : gm_engine_class(engine, id),
                                      .level = account.level,
                                      .run_ns = account.run_ns,
                                      .idle_ns = account.idle_ns,
                                      .is_idle = app->idle.is_idle || app->idle.quiet_at != 0,
-                                     .can_be_held = can_wait_for_turn(engine, id)};
+                                     .rests = app->idle.is_idle || app->is_stopped,
+                                     .is_fixed = (off & GM_FEATURE_TIMESLICE) != 0,
+                                     .is_joined = (off & GM_FEATURE_ISOLATION) != 0,
+                                     .weight = account.policy.weight,
+                                     .can_be_held = can_wait_for_turn(engine, id),
+                                     .part_us = app->policy.part_us};
+}
+
+static void share(struct gm_engine *engine, struct gm_timeslice_app *running, uint32_t n)
+{
+    if (engine->now < engine->parts_at)
+        return;
+    gm_timeslice_share(running, n);
+    for (uint32_t i = 0; i < n; i++)
+        engine->apps[running[i].id].policy.part_us = running[i].part_us;
+    engine->parts_at = engine->now + GM_TIMESLICE_AGAIN_NS;
 }
 
 void gm_engine_tell_timeslices(struct gm_engine *engine)
 {
     struct gm_timeslice_app *running = engine->running;
     uint32_t n = 0;
-    if (engine->config.latency_mode == GM_LATENCY_OFF)
-        return;
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].state == GM_APP_RUNNING)
             running[n++] = describe(engine, id);
     engine->n_running = n;
+    share(engine, running, n);
     engine->turns.are_on = gm_timeslice_assign(running, n);
     for (uint32_t i = 0; i < n; i++) {
         if (engine->config.latency_mode == GM_LATENCY_HINT)
