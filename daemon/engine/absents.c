@@ -99,19 +99,23 @@ static int open_process(uint32_t pid, int *fd)
     return *fd >= 0 || is_none ? 0 : -errno;
 }
 
-/* Whether the process of the pidfd is the one of the record. 0; or -errno: that cannot be read now.
+/*
+ * Whether the process of the pidfd is the one of the record. A lease was kept with the record, so
+ * the number is enough where a start could not be read, be it when the program came or now: a
+ * process may hide it. 0; or -errno: that cannot be read now.
  */
 static int compare(const struct gm_machine *machine, const struct gm_client_record *record, int fd,
-                   bool *is_it)
+                   bool is_lease, bool *is_it)
 {
     pid_t pid = 0;
     int error = pid_of(fd, &pid);
     if (error)
         return error;
     const uint64_t started = pid == 0 ? 0 : machine->outlet.started(pid);
-    if (pid != 0 && started == 0 && record->started != 0 && !has_ended(fd))
+    if (!is_lease && pid != 0 && started == 0 && record->started != 0 && !has_ended(fd))
         error = -EAGAIN;
-    *is_it = pid == (pid_t)record->pid && started == record->started;
+    *is_it = pid == (pid_t)record->pid &&
+             (is_lease ? gm_starts_agree(started, record->started) : started == record->started);
     return error;
 }
 
@@ -128,7 +132,7 @@ static int find_process(const struct gm_machine *machine, const struct gm_client
     int error = has_lease ? 0 : open_process(record->pid, lease);
     if (error || *lease < 0)
         return error;
-    error = compare(machine, record, *lease, is_it);
+    error = compare(machine, record, *lease, has_lease, is_it);
     if (error == 0 && (has_ended(*lease) || (!*is_it && !has_lease))) {
         close(*lease);
         *lease = -1;

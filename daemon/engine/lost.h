@@ -6,6 +6,7 @@
 #ifndef GM_DAEMON_ENGINE_LOST_H
 #define GM_DAEMON_ENGINE_LOST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -17,7 +18,8 @@
 struct gm_lost {
     uint32_t app;
     pid_t pid;
-    uint64_t started; /* in clock ticks since the machine's start: a pid may be used again */
+    uint64_t started; /* in clock ticks since the machine's start: a pid may be used again; 0: it
+                       * could not be read */
     uid_t uid;
     uint64_t nonce[2];
     const char *name;
@@ -25,6 +27,13 @@ struct gm_lost {
     const char *refusal; /* why it cannot come back; NULL: it can */
     uint32_t most_holds; /* frames that it can have imported */
 };
+
+/* Whether two starts, of processes with one number, may be of one process. One that could not be
+ * read says nothing: then a pidfd or a nonce tells. */
+static inline bool gm_starts_agree(uint64_t one, uint64_t other)
+{
+    return one == 0 || other == 0 || one == other;
+}
 
 /* What such a program says of itself. */
 struct gm_rejoiner {

@@ -16,22 +16,17 @@ static const struct gm_lost *find(const struct gm_session *session, uint32_t app
     return takeover ? takeover->find(takeover->arg, app) : NULL;
 }
 
-/* Why the peer is not that program, with what to tell it: GM_REFUSE_UNKNOWN it takes for good.
- * NULL: it is. */
+/* Why the peer is not that program: it is told GM_REFUSE_UNKNOWN, and takes that for good. NULL: it
+ * is. */
 static const char *judge(const struct gm_session *session, const struct gm_lost *lost,
-                         const struct gm_msg_rejoin *body, enum gm_refusal *reason)
+                         const struct gm_msg_rejoin *body)
 {
-    *reason = GM_REFUSE_UNKNOWN;
     if (!lost)
         return "this daemon has taken over no program with that number";
     if (lost->uid != session->uid)
         return "the program with that number is another user's";
-    const uint64_t started = gm_process_started(session->pid);
-    if (lost->pid == session->pid && started == 0 && lost->started != 0) {
-        *reason = GM_REFUSE_FULL;
-        return "the daemon cannot look at its process now";
-    }
-    if (lost->pid != session->pid || lost->started != started)
+    if (lost->pid != session->pid ||
+        !gm_starts_agree(lost->started, gm_process_started(session->pid)))
         return "the program with that number is another process";
     if (lost->nonce[0] != body->nonce[0] || lost->nonce[1] != body->nonce[1])
         return "the program with that number was told another nonce";
@@ -53,10 +48,9 @@ void gm_rejoin_begin(struct gm_session *session, const struct gm_msg_rejoin *bod
         return;
     }
     const struct gm_lost *lost = find(session, body->app);
-    enum gm_refusal reason;
-    const char *why = judge(session, lost, body, &reason);
+    const char *why = judge(session, lost, body);
     if (why) {
-        refuse(session, body->app, reason, why);
+        refuse(session, body->app, GM_REFUSE_UNKNOWN, why);
         return;
     }
     session->rejoining = calloc(1, sizeof *session->rejoining);
@@ -92,9 +86,9 @@ bool gm_rejoin_holds(struct gm_session *session, const struct gm_wire_message *m
     const uint32_t app = rejoining->body.app;
     char text[128];
     const struct gm_lost *lost = find(session, rejoining->body.app);
-    enum gm_refusal reason;
+    enum gm_refusal reason = GM_REFUSE_UNKNOWN;
     /* Others may have come meanwhile. */
-    const char *why = judge(session, lost, &rejoining->body, &reason);
+    const char *why = judge(session, lost, &rejoining->body);
     int error = why ? 0 : collect(rejoining, lost->most_holds, message);
     if (error == -EPROTO)
         why = "it holds more than there is";

@@ -103,9 +103,11 @@ int __wrap_gm_kept_put(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gp
     return is_refused() ? -lack : __real_gm_kept_put(kept, kind, gpu, slot, id, fd);
 }
 
+static pid_t hidden; /* its start cannot be read */
+
 static uint64_t started(pid_t pid)
 {
-    return is_refused() ? 0 : gm_process_started(pid);
+    return is_refused() || pid == hidden ? 0 : gm_process_started(pid);
 }
 
 long __real_syscall(long number, ...);
@@ -675,6 +677,30 @@ static void test_rest_stays(void **state)
     assert_null(absents.of);
 }
 
+/* The start of a process could not be read, when it said HELLO or now: its lease tells who it is.
+ */
+static void test_hidden(void **state)
+{
+    (void)state;
+    for (uint32_t id = 0; id < 3; id++)
+        program(id);
+    before.records[0].started = 0;
+    before.records[2].started = 0;
+    before.records[2].pid++; /* ... that it is another one */
+    hidden = (pid_t)before.records[1].pid;
+    die();
+    take_over();
+    hidden = 0;
+    before.records[2].pid--;
+    for (uint32_t id = 0; id < 2; id++) {
+        assert_non_null(find(id));
+        assert_null(find(id)->refusal);
+    }
+    assert_int_equal(told.restart.taken, 2);
+    assert_int_equal(told.restart.broken, 1);
+    assert_non_null(find(2)->refusal);
+}
+
 /* Another process has its number; there is no lease. */
 static void test_number_used_again(void **state)
 {
@@ -975,7 +1001,7 @@ int main(void)
         TEST(replaced),    TEST(twice),      TEST(another_users),
         TEST(not_awaited), TEST(rest_stays), TEST(ended),
         TEST(lies),        TEST(no_memory),  TEST(no_files),
-        TEST(ended_later),
+        TEST(ended_later), TEST(hidden),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
