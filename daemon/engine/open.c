@@ -244,6 +244,7 @@ static int make_tables(struct gm_engine *engine, const struct gm_old *old)
     engine->layout.targets = calloc(max_apps, sizeof *engine->layout.targets);
     engine->layout.victims = calloc(max_apps, sizeof *engine->layout.victims);
     engine->in_set = calloc(max_apps, sizeof *engine->in_set);
+    engine->leaving = calloc(max_apps, sizeof *engine->leaving);
     engine->running = calloc(max_apps, sizeof *engine->running);
     engine->stopping.apps = calloc(max_apps, sizeof *engine->stopping.apps);
     engine->stopping.set = calloc(max_apps, sizeof *engine->stopping.set);
@@ -259,8 +260,8 @@ static int make_tables(struct gm_engine *engine, const struct gm_old *old)
         engine->ring[i] = calloc(GM_WAY_DEPTH, sizeof *engine->ring[i]);
     if (!engine->table_memory || !engine->apps || !engine->late || !engine->failed ||
         !engine->unsent || !engine->stands || !engine->layout.targets || !engine->layout.victims ||
-        !engine->in_set || !engine->running || !engine->admit_apps || !engine->users ||
-        !engine->check_apps || !engine->check_parts || !engine->stopping.apps ||
+        !engine->in_set || !engine->leaving || !engine->running || !engine->admit_apps ||
+        !engine->users || !engine->check_apps || !engine->check_parts || !engine->stopping.apps ||
         !engine->stopping.set || !engine->plan.moves || !engine->ring[0] || !engine->ring[1])
         return -ENOMEM;
     engine->table =
@@ -287,6 +288,7 @@ static void free_tables(struct gm_engine *engine)
     free(engine->layout.targets);
     free(engine->layout.victims);
     free(engine->in_set);
+    free(engine->leaving);
     free(engine->running);
     free(engine->stopping.apps);
     free(engine->stopping.set);

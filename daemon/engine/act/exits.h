@@ -33,17 +33,11 @@ static inline bool gm_engine_may_reach(const struct gm_engine *engine, uint32_t 
            (app->state != GM_APP_GONE || gm_engine_is_left(app));
 }
 
-/* ... which is gone, and that may take for ever: it was waited for long enough, or only others that
- * have copies of what it had open are left. */
-static inline bool gm_engine_is_left_for_good(const struct gm_engine *engine, uint32_t frame)
+/* ... and that may take for ever: it was waited for long enough, or only others that have copies of
+ * what it had open are left. */
+static inline bool gm_engine_is_left_for_good(const struct gm_app *app)
 {
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        const struct gm_app *app = &engine->apps[id];
-        if (app->state == GM_APP_GONE && (app->exit.is_late || !app->exit.is_awaited) &&
-            gm_engine_may_reach(engine, id, frame))
-            return true;
-    }
-    return false;
+    return app->state == GM_APP_GONE && (app->exit.is_late || !app->exit.is_awaited);
 }
 
 /* An app but `but` that is gone, and whose process may have the frame mapped: it maps what it

@@ -453,6 +453,7 @@ struct gm_engine {
     struct gm_layout layout;      /* what the plan is to bring about */
     struct gm_layout_app *stands; /* filled for each layout */
     bool *in_set;
+    uint32_t *leaving; /* room.c: who is gone, and whose process is not */
     struct gm_timeslice_app *running; /* filled for each decision on timeslices */
     uint32_t n_running;
     struct gm_turns turns; /* turns.c; timeslices.c: are_on */

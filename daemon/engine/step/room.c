@@ -297,20 +297,27 @@ void gm_engine_count_users(struct gm_engine *engine)
 {
     memset(engine->users, 0, engine->config.max_apps * sizeof *engine->users);
     engine->left_on_host = 0;
+    uint32_t n_leaving = 0;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
         const bool is_there = app->session || app->state == GM_APP_LOST;
         app->driver = is_there && app->stat ? driver_bytes(engine, app->stat) : 0;
         engine->users[engine->table->apps[id].pool].driver += app->driver;
+        if (app->state == GM_APP_GONE && gm_engine_is_left(app))
+            engine->leaving[n_leaving++] = id;
     }
     const struct gm_frame *frame;
     for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = frame->next) {
         frame = &engine->table->frames[i];
-        const bool is_left =
-            frame->is_host && gm_engine_leaving_with(engine, i, GM_NONE) != GM_NONE;
+        bool is_left = false, is_for_good = false;
+        for (uint32_t k = 0; frame->is_host && !is_for_good && k < n_leaving; k++) {
+            const bool may_reach = gm_engine_may_reach(engine, engine->leaving[k], i);
+            is_left = is_left || may_reach;
+            is_for_good =
+                may_reach && gm_engine_is_left_for_good(&engine->apps[engine->leaving[k]]);
+        }
         engine->left_on_host += is_left ? gm_class_bytes(frame->class) : 0;
-        if (gm_engine_is_left_behind(engine, i) ||
-            (is_left && gm_engine_is_left_for_good(engine, i)))
+        if (is_for_good || gm_engine_is_left_behind(engine, i))
             engine->users[frame->pool].left[frame->is_host] += gm_class_bytes(frame->class);
     }
     gm_engine_count_aside(

@@ -109,6 +109,15 @@ void gm_engine_forget_waiting(struct gm_engine *engine, uint32_t id)
             place = &(*place)->next;
 }
 
+/* Its memory may not come back for ever. */
+static bool is_kept(const struct gm_engine *engine, uint32_t frame)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (gm_engine_is_left_for_good(&engine->apps[id]) && gm_engine_may_reach(engine, id, frame))
+            return true;
+    return false;
+}
+
 /* Whether an allocation without room waits. */
 static bool is_room_to_come(const struct gm_engine *engine)
 {
@@ -117,7 +126,7 @@ static bool is_room_to_come(const struct gm_engine *engine)
     const struct gm_frame *frame;
     for (uint32_t i = engine->table->first_condemned; i != GM_NONE; i = frame->next) {
         frame = &engine->table->frames[i];
-        if (frame->is_host && frame->silent == 0 && !gm_engine_is_left_for_good(engine, i))
+        if (frame->is_host && frame->silent == 0 && !is_kept(engine, i))
             return true;
     }
     return false;
