@@ -105,12 +105,9 @@ static void begin_app(struct gm_engine *engine, struct gm_client *client)
     /* A process that comes again has executed another program, and the old one's contexts are gone;
      * or it lies, and may still reach what it had: what others would use waits for its end. */
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
-        if (engine->apps[other].pid != client->pid)
-            continue;
-        else if (engine->apps[other].state == GM_APP_GONE && engine->apps[other].exit.is_awaited)
+        if (engine->apps[other].pid == client->pid && engine->apps[other].state == GM_APP_GONE &&
+            engine->apps[other].exit.is_awaited)
             gm_engine_exit_late(engine, other);
-        else if (engine->apps[other].state == GM_APP_LOST)
-            gm_engine_give_up_app(engine, other, false);
     gm_engine_watch_exit(engine, id);
     app->session = client->session;
     gm_engine_begin_idle(engine, id); /* until a thread of it waits for the gate */

@@ -12,6 +12,16 @@
 /* ... and for how long a request may wait that could be served. */
 #define UNSERVED_MOST (100 * GM_MS)
 
+/* Its process is an app by another name. */
+static bool has_another(const struct gm_engine *engine, uint32_t id)
+{
+    for (uint32_t other = 0; other < engine->config.max_apps; other++)
+        if (other != id && engine->apps[other].session &&
+            engine->apps[other].pid == engine->apps[id].pid)
+            return true;
+    return false;
+}
+
 /* Who does not answer in time is known to be silent, busy or late to end, and nobody waits. */
 void check_deadlines(const struct gm_engine *engine)
 {
@@ -31,6 +41,8 @@ void check_deadlines(const struct gm_engine *engine)
         require(app->state != GM_APP_GONE || !app->exit.is_awaited || app->exit.is_late ||
                     now < app->exit.left_at + GM_EXIT_NS,
                 "app %u is waited for, and does not end", id);
+        require(app->state != GM_APP_LOST || app->session || !has_another(engine, id),
+                "app %u is awaited, and its process has said HELLO", id);
         require(app->state != GM_APP_LOADING || engine->stopping.is_on ||
                     now < app->progress_at + GM_STALL_NS,
                 "app %u loads, and comes no nearer", id);
