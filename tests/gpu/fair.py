@@ -14,7 +14,7 @@ against what it does alone. The rows:
             program then, whatever timeslices say; shown and not judged
   turns     --fair users, and two of them fit: half for A
 
-Wanted: A has within 10 % of its part of what both users have. A row takes --seconds (4), and some 6 s before that. Needs root, which
+Wanted: A has within 10 % of its part of what both users have. A row takes --seconds (3), and some 6 s before that. Needs root, which
 starts programs as two other users, a GPU with 6 GiB free, 8 GiB of host memory, the driver, and no compiler. On simcuda, which
 has no timeslices, rows are judged by what the daemon tells programs. Logs are under $OUT (fair.tar.gz). The last lines are a
 table.
@@ -183,8 +183,9 @@ class Test:
     def go(self, row, programs, seconds, meanwhile=None):
         """What each did, once all are ready."""
         for one in programs:
-            wait_until(f"{one.name} is ready", 30, lambda one=one: os.path.exists(os.path.join(self.place.work, one.name + ".ready"))
-                       or not one.is_running())
+            ready = os.path.join(self.place.work, one.name + ".ready")
+            wait_until(f"{one.name} is ready", max(1.0, min(30.0, self.end - time.monotonic())),
+                       lambda one=one, ready=ready: os.path.exists(ready) or not one.is_running())
             if not one.is_running():
                 raise Failure(f"{one.name} ended with {one.process.returncode}: {one.complaint()}")
         begun, go = time.monotonic(), os.path.join(self.place.work, row.name + ".go")
@@ -194,7 +195,7 @@ class Test:
         if meanwhile:
             time.sleep(WARM + seconds / 2)
             meanwhile()
-        results = [one.result(max(5.0, seconds + WARM + 15)) for one in programs]
+        results = [one.result(max(1.0, min(begun + WARM + seconds + 15, self.end) - time.monotonic())) for one in programs]
         if any(result["bad"] for result in results):
             raise Failure(f"wrong memory: {results}")
         return results
@@ -214,16 +215,16 @@ class Test:
     def use_daemon(self, row):
         options = ("--fair", row.fair, "--fit", "committed", "--log-level", "debug", "--slice", "250ms", "--allotment", "1s")
         budget = row.budget or self.sizes["all"]
-        if self.options == (options, budget):
+        if self.options == (options, budget) and self.daemon.is_running():
             return
         self.stop_daemon()
         self.daemon = Daemon(self.place, f"daemon-{row.name}", budget, self.sizes["pinned"], None, options)
         self.options = (options, budget)
 
     def stop_daemon(self):
-        if self.daemon:
-            self.daemon.stop()
-        self.daemon = self.options = None
+        daemon, self.daemon, self.options = self.daemon, None, None
+        if daemon:
+            daemon.stop()
 
     def run(self, row):
         self.use_daemon(row)
@@ -285,7 +286,7 @@ def table(rows):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
-    parser.add_argument("--seconds", type=float, default=4, help="for which each row is measured")
+    parser.add_argument("--seconds", type=float, default=3, help="for which each row is measured")
     parser.add_argument("--only")
     parser.add_argument("--limit", type=float, default=95, help="seconds for all")
     parser.add_argument("--json", metavar="FILE")
@@ -316,8 +317,8 @@ def main():
                 break
             try:
                 test.run(row)
-            except Failure as failure:
-                row.result.update(verdict="FAIL", why=str(failure)[:300])
+            except (Failure, OSError, ValueError, KeyError, subprocess.SubprocessError) as failure:
+                row.result.update(verdict="FAIL", why=(str(failure) or repr(failure))[:300])
             print(json.dumps(row.result), flush=True)
     except Failure as failure:
         rows[0].result.update(verdict="FAIL", why=str(failure)[:300])
