@@ -23,6 +23,7 @@ import argparse
 import ctypes
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -329,8 +330,11 @@ def main():
             rows[-1].result.update(verdict="FAIL", why=str(failure)[:300])
         for one in place.started:
             one.stop()
-        print(f"logs: {place.pack()}", flush=True)
-    failed = sum(row.result["verdict"] == "FAIL" for row in rows)
+        failed = sum(row.result["verdict"] == "FAIL" for row in rows)
+        logs = place.pack(failed > 0)
+        if os.path.exists(logs):
+            print(f"logs: {logs}", flush=True)
+        shutil.rmtree(place.work, ignore_errors=True)
     if args.json:
         with open(args.json, "w", encoding="utf-8") as out:
             json.dump({"alone_per_s": test.alone, "kernel_bytes": test.words * 8, "failed": failed,
