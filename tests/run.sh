@@ -35,14 +35,15 @@ note() {
 "
 }
 
-# build NAME DIR [CMAKE-ARGUMENT...]: into DIR; $DIR.built is there if that went well.
+# build NAME DIR TARGET [CMAKE-ARGUMENT...]: into DIR; $DIR.built is there if that went well.
 build() {
     name=$1
     dir=$2
-    shift 2
+    target=$3
+    shift 3
     rm -f "$dir.built"
     echo "== $name: building in $dir"
-    gm_configure "$dir" "$@" && gm_build "$dir" && touch "$dir.built"
+    gm_configure "$dir" "$@" && gm_build "$dir" "$target" && touch "$dir.built"
 }
 
 # run_tests DIR CTEST-ARGUMENTS: $at_once at once. With --long all of them, else those that the arguments to ctest choose.
@@ -90,8 +91,10 @@ count() {
 }
 
 build_sanitized() {
-    build address "$root/build-asan" -DGM_SANITIZE=address
-    build thread "$root/build-tsan" -DGM_SANITIZE=thread
+    target=gm_sanitized # no more than the tests that run
+    [ -z "$long" ] || target=all
+    build address "$root/build-asan" "$target" -DGM_SANITIZE=address
+    build thread "$root/build-tsan" "$target" -DGM_SANITIZE=thread
 }
 
 # One part uses the processors that another leaves idle: plain tests wait for copies, slices and each other, so the
@@ -100,7 +103,7 @@ gm_install
 at_once=$((3 * $(nproc)))
 programs=OFF # of tests/gpu: they need a GPU
 [ -z "$long" ] || programs=ON
-build plain "$root/build" "-DGM_GPU_PROGRAMS=$programs"
+build plain "$root/build" all "-DGM_GPU_PROGRAMS=$programs"
 if [ -z "$quick" ]; then
     build_sanitized > "$root/build/sanitized.out" 2>&1 &
     builder=$!
