@@ -18,6 +18,7 @@
 /* ---- the driver: a copy is what was recorded behind it, and ends in order, a way ---- */
 
 #define EVENTS 512u /* more than the mover makes */
+#define PENDING 56u /* in a stream: with one more, the next call would wait for a copy */
 
 static struct {
     uv_mutex_t mutex; /* over all of it: the waiters and the test look at it */
@@ -123,15 +124,27 @@ static CUresult fake_set(CUdeviceptr at, unsigned value, size_t words, CUstream 
     return fake_copy(at, 0, words * 4, stream);
 }
 
+/* Events whose copies have not ended. With the lock. */
+static unsigned pending(unsigned way)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < EVENTS; i++)
+        n += driver.events[i].way == way && driver.events[i].copies > driver.streams[way].ended;
+    return n;
+}
+
 static CUresult fake_record(CUevent event, CUstream stream)
 {
+    const unsigned way = (unsigned)((uintptr_t)stream - 1);
     if (driver.record_result != CUDA_SUCCESS)
         return driver.record_result;
     uv_mutex_lock(&driver.mutex);
-    driver.events[(uintptr_t)event].way = (unsigned)((uintptr_t)stream - 1);
-    driver.events[(uintptr_t)event].copies = driver.streams[(uintptr_t)stream - 1].copies;
-    driver.streams[(uintptr_t)stream - 1].records++;
+    driver.events[(uintptr_t)event].way = way;
+    driver.events[(uintptr_t)event].copies = driver.streams[way].copies;
+    driver.streams[way].records++;
+    const unsigned n_pending = pending(way);
     uv_mutex_unlock(&driver.mutex);
+    assert_true(n_pending <= PENDING);
     return CUDA_SUCCESS;
 }
 
@@ -306,7 +319,7 @@ static void test_full_ring(void **state)
         }
         assert_int_equal(n - gm_mover_done(f.mover, GM_WAY_IN), GM_WAY_DEPTH - 1);
         assert_true(gm_mover_room(f.mover, GM_WAY_OUT) > 0); /* a way for itself */
-        end(&f, GM_WAY_IN, 100);
+        end(&f, GM_WAY_IN, 40);
     }
     end(&f, GM_WAY_IN, (unsigned)(n - gm_mover_done(f.mover, GM_WAY_IN)));
     assert_int_equal(gm_mover_under_way(f.mover, GM_WAY_IN), 0);
