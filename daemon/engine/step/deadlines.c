@@ -59,7 +59,8 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
     if (is_held_up && engine->now < since(engine, app->chosen.begin.at) +
                                         engine->config.drain_deadline_ns + HELD_UP_NS)
         gm_engine_progressed(engine, id);
-    if (engine->table->apps[id].missing == 0 && gm_group_is_several(engine, id))
+    if (engine->table->apps[id].missing == 0 && engine->table->apps[id].leaving == 0 &&
+        gm_group_is_several(engine, id))
         gm_engine_progressed(engine, id); /* it waits for its group */
     const bool has_failed = app->retry.at != 0 && !app->places.is_held;
     if (!engine->table->apps[id].is_silent && !has_failed &&

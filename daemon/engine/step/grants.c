@@ -8,6 +8,7 @@
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/gates.h"
 #include "daemon/engine/step/idle.h"
+#include "daemon/engine/step/places.h"
 #include "daemon/engine/step/policy.h"
 
 /* It has its turn, or keeps it. */
@@ -23,6 +24,14 @@ static bool is_put_off(const struct gm_engine *engine, const struct gm_app *app)
            app->idle.want_at > engine->now;
 }
 
+/* Nothing but the others of its group keeps its gate closed. */
+static bool is_whole(const struct gm_engine *engine, const struct gm_app *app)
+{
+    const uint32_t id = app->client->id;
+    return app->state == GM_APP_LOADING && engine->in_set[id] &&
+           engine->table->apps[id].missing == 0 && !gm_engine_is_placing(engine, id);
+}
+
 /* What a member sees of its group. */
 struct view {
     bool is_first;     /* nobody is on a GPU before its own */
@@ -30,7 +39,8 @@ struct view {
     bool is_spread;    /* somebody is on another GPU */
     bool is_ready;     /* all could have their turns now, or have them */
     bool has_closed;   /* one of them does not run */
-    uint64_t moved_at; /* when memory last came nearer for one of them that is not whole */
+    bool has_missing;  /* ... and lacks its turn or memory */
+    uint64_t moved_at; /* when memory last came nearer for one of these */
     bool others_work;  /* another one runs and does not rest */
     bool has_waiting;  /* a thread of one waits at its gate */
     bool is_put_off;   /* one of them cannot be loaded now, ... */
@@ -51,9 +61,11 @@ static struct view look(const struct gm_engine *engine, uint32_t id)
             view.is_next && (!is_before || has_turn(app) || gm_engine_unit_wants(at, app));
         view.is_spread = view.is_spread || at != engine;
         view.is_ready = view.is_ready && gm_engine_is_ready(at, app->client->id);
-        view.has_closed = view.has_closed || !(app->state == GM_APP_RUNNING || app->places.is_held);
-        if (app->state == GM_APP_LOADING && at->table->apps[app->client->id].missing > 0 &&
-            app->progress_at > view.moved_at)
+        const bool is_closed = !(app->state == GM_APP_RUNNING || app->places.is_held);
+        const bool is_missing = is_closed && !is_whole(at, app);
+        view.has_closed = view.has_closed || is_closed;
+        view.has_missing = view.has_missing || is_missing;
+        if (is_missing && app->state == GM_APP_LOADING && app->progress_at > view.moved_at)
             view.moved_at = app->progress_at;
         view.is_put_off = view.is_put_off || is_put_off(engine, app);
         if (is_put_off(engine, app) && app->idle.want_at > view.until)
@@ -75,14 +87,17 @@ bool gm_group_may_open(const struct gm_engine *engine, uint32_t id)
     if (!group || engine->stopping.is_on) /* then they are saved one by one */
         return true;
     struct gm_walk walk = gm_group_walk(group);
-    while ((app = gm_group_step(&walk, &at)) != NULL) {
-        const uint32_t other = app->client->id;
-        const bool is_whole = app->state == GM_APP_LOADING && at->in_set[other] &&
-                              at->table->apps[other].missing == 0;
-        if (app != &engine->apps[id] && app->state != GM_APP_RUNNING && !is_whole)
+    while ((app = gm_group_step(&walk, &at)) != NULL)
+        if (app != &engine->apps[id] && app->state != GM_APP_RUNNING && !is_whole(at, app))
             return false;
-    }
     return true;
+}
+
+void gm_group_dropped(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_group *group = gm_group_of(engine, id);
+    if (group && is_granted(group) && !engine->apps[id].idle.is_idle)
+        gm_group_yield(engine, id);
 }
 
 const struct gm_engine *gm_group_awaits(const struct gm_engine *engine, uint32_t id)
@@ -107,8 +122,8 @@ static uint64_t stall_ns(const struct gm_engine *engine, const struct gm_group *
     return is_urgent ? engine->config.drain_deadline_ns + GM_LATE_NS + GM_STALL_NS : GM_GRANT_NS;
 }
 
-/* They take their turns on all GPUs as soon as all could have them. If not all of them run soon,
- * they give them back. */
+/* They take their turns on all GPUs as soon as all could have them. If one of them lacks memory,
+ * and none comes, they give them back. Once all are whole they run, however long that took. */
 static void grant(const struct gm_engine *engine, struct gm_group *group, const struct view *view)
 {
     const uint64_t since =
@@ -123,7 +138,7 @@ static void grant(const struct gm_engine *engine, struct gm_group *group, const 
         group->grant.is_on = true;
         group->grant.round = group->round;
         group->grant.since = engine->now;
-    } else if (is_granted(group) && view->has_closed &&
+    } else if (is_granted(group) && view->has_missing &&
                (view->is_put_off || engine->now >= since + stall_ns(engine, group))) {
         group->grant.is_on = false;
         group->grant.next = engine->now + GM_WANT_AGAIN_NS;
@@ -144,6 +159,8 @@ uint64_t gm_group_due(const struct gm_engine *engine, uint32_t id)
         return view.until;
     if (!is_granted(group))
         return group->grant.next > engine->now ? group->grant.next : GM_TIME_NEVER;
+    if (!view.has_missing)
+        return GM_TIME_NEVER;
     const uint64_t since = view.moved_at > group->grant.since ? view.moved_at : group->grant.since;
     return since + stall_ns(engine, group);
 }

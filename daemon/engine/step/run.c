@@ -88,6 +88,7 @@ static void reconcile(struct gm_engine *engine)
                 gm_engine_begin_switch(engine, id);
             gm_engine_progressed(engine, id);
         } else if (app->state == GM_APP_LOADING && !engine->in_set[id]) {
+            gm_group_dropped(engine, id);
             gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
             gm_engine_end_placing(engine, id, true);
         } else if (is_turnless(engine, id) && engine->in_set[id]) {

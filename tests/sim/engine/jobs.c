@@ -88,6 +88,19 @@ static void begin_on_one(struct job *job)
     program_of(job, 1)->most_pages[job->later] = 2 + (uint32_t)chance_below(few);
 }
 
+/* It works without a rest, on GPUs and in memory that are said next. */
+static void start_program(struct program *p)
+{
+    program_start(p, false);
+    p->is_steady = true;
+    p->work = UINT64_MAX;
+    p->uid = USER;
+    p->group = 0;
+    p->may_share = p->may_spare = false;
+    p->wishes = (struct gm_wishes){.class = 0};
+    p->gpus = 0;
+}
+
 static void start(struct job *job)
 {
     const uint32_t at = (uint32_t)(job - jobs);
@@ -98,14 +111,7 @@ static void start(struct job *job)
     uint32_t left = (1u << machine.n_gpus) - 1;
     for (uint32_t i = 0; i < job->n; i++) {
         struct program *p = program_of(job, i);
-        program_start(p, false);
-        p->is_steady = true;
-        p->work = UINT64_MAX;
-        p->uid = USER;
-        p->group = 0;
-        p->may_share = p->may_spare = false;
-        p->wishes = (struct gm_wishes){.class = 0};
-        p->gpus = 0;
+        start_program(p);
         for (uint32_t k = 0; k < (job->n == 1 ? gpus : gpus / 2); k++) {
             uint32_t gpu = (uint32_t)chance_below(machine.n_gpus);
             while (!(left >> gpu & 1))
@@ -256,6 +262,18 @@ static void check_job(struct job *job)
             "programs %u and %u share memory, and are of two groups", job->first, job->first + 1);
 }
 
+/* Everybody is killed, and nothing is left of them. */
+static void end(void)
+{
+    for (uint32_t i = 1; i <= machine.n_programs; i++)
+        if (machine.programs[i].is_there)
+            program_die(&machine.programs[i]);
+    while (machine_step(machine.now + 10 * GM_S))
+        continue;
+    checks_nothing_left();
+    scenario_close();
+}
+
 static void run_seed(uint64_t seed, bool dies)
 {
     const struct gm_engine_config config = {.budget = BUDGET,
@@ -281,17 +299,78 @@ static void run_seed(uint64_t seed, bool dies)
     machine.is_ending = true;
     if (dies)
         deaths_end();
-    for (uint32_t i = 1; i <= machine.n_programs; i++)
-        if (machine.programs[i].is_there)
-            program_die(&machine.programs[i]);
-    while (machine_step(machine.now + 10 * GM_S))
-        continue;
-    checks_nothing_left();
-    scenario_close();
+    end();
+}
+
+/* Until it is so, in ten seconds at most. */
+static void await_state(const struct program *p, uint32_t gpu, enum gm_app_state state)
+{
+    const uint64_t until = machine.now + 10 * GM_S;
+    while (app_of(p, gpu)->state != state)
+        require(machine_step(until), "program %u is not %s in time, but %s", p->number,
+                gm_model_state_text(GM_MODEL_APP, state),
+                gm_model_state_text(GM_MODEL_APP, app_of(p, gpu)->state));
+}
+
+/* One program of the job loses its turn on its GPU before it runs: a signal came to another one
+ * there. Then the job waits again on all its GPUs, and others have them. */
+static void lose_turn(const struct program *first, const struct program *second,
+                      struct program *other)
+{
+    await_state(other, 0, GM_APP_RUNNING);
+    await_state(first, 0, GM_APP_LOADING);
+    await_state(second, 1, GM_APP_LOADING);
+    await_state(other, 0, GM_APP_PAUSED);
+    program_hurry(other);
+    await_state(first, 0, GM_APP_PAUSED);
+    machine_run(20 * GM_MS);
+    require(app_of(second, 1)->state == GM_APP_PAUSED,
+            "a part of a job keeps its turn, and the other one has none");
+    await_state(first, 0, GM_APP_RUNNING);
+}
+
+/*
+ * The link is so slow that the memory of a job takes longer than its programs may stand still with
+ * their turns. On each GPU it takes turns with another program, and most of its memory leaves for
+ * that one.
+ */
+static void run_slowly(void)
+{
+    enum { PAGES = (BUDGET >> GM_CHUNK_SHIFT) - 4, TURNS = 3 };
+    struct job *job = &jobs[0];
+    const struct gm_engine_config config = {.budget = BUDGET,
+                                            .pinned = 2 * GM_GIB,
+                                            .has_shadows = true,
+                                            .slice_ns = 100 * GM_MS,
+                                            .patience_ns = PATIENCE};
+    scenario_begin_jobs(&config, 1, 2, 4);
+    machine.unit = 3;
+    machine.has_sharing = true;
+    machine.page_ns = 20 * GM_MS;
+    *job = (struct job){.first = 1, .n = 2};
+    for (uint32_t i = 0; i < 4; i++) {
+        struct program *p = &machine.programs[1 + i];
+        start_program(p);
+        p->gpus = 1u << i % 2;
+        p->most_pages[i % 2] = PAGES;
+    }
+    while (machine_step(12 * GM_S)) {
+        meet(job);
+        check_job(job);
+    }
+    require(sums.turns >= TURNS, "by a slow link a job has %lu turns", sums.turns);
+    printf("by a slow link: %" PRIu64 " turns; the longest wait was %" PRIu64 " ms\n", sums.turns,
+           (uint64_t)(sums.longest / GM_MS));
+    lose_turn(program_of(job, 0), program_of(job, 1), &machine.programs[3]);
+    machine.is_ending = true;
+    end();
+    sums.turns = sums.longest = 0;
+    *job = (struct job){.n = 0};
 }
 
 void jobs_run(uint64_t n, uint64_t from)
 {
+    run_slowly();
     for (uint64_t seed = from; seed - from < n; seed++)
         run_seed(seed, false);
     printf("%" PRIu64 " seeds of jobs: %" PRIu64 " started, %" PRIu64 " killed, %" PRIu64

@@ -363,6 +363,7 @@ struct machine {
     struct gpu gpus[GPUS];
     bool has_host_handles;
     unsigned mover_room; /* copies each way */
+    uint64_t page_ns;    /* that a copy takes for a page, on average */
     uint32_t users;
     struct {
         uint32_t uid;
@@ -555,6 +556,8 @@ int kin_run(void);
 
 /* program_asks.c, for jobs.c: it has all the memory that it is to have. */
 bool program_has_all(const struct program *p);
+/* A signal came to it, and it waits at its gate. */
+void program_hurry(struct program *p);
 /* One opens a small piece of the other: a step of that. True: it has. */
 bool program_meet(struct program *owner, struct program *opener);
 

@@ -138,7 +138,7 @@ static void begin_next(struct gm_mover *mover, enum gm_way w)
             page_begin_read(copy->from[i], name_of(w));
         page_begin_write(copy->to[i], name_of(w));
     }
-    machine_at(machine.now + chance_time(copy->pages * 40 * GM_US), on_ended, mover, w, 0);
+    machine_at(machine.now + chance_time(copy->pages * machine.page_ns), on_ended, mover, w, 0);
 }
 
 static uint64_t submit(struct gm_mover *mover, enum gm_way w, const struct copy *copy)

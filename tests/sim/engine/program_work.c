@@ -110,6 +110,12 @@ static void want(struct program *p)
     program_say(p, GM_MSG_WANT, &message);
 }
 
+void program_hurry(struct program *p)
+{
+    const struct gm_msg_want message = {.is_hurried = true};
+    program_say(p, GM_MSG_WANT, &message);
+}
+
 /* Its kernels wait for those of another program of its group, which is not active. */
 static bool waits_for_others(const struct program *p)
 {

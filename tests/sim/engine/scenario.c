@@ -624,6 +624,7 @@ void scenario_begin(uint64_t seed, bool is_verbose)
                                .ghosts = {.state = seed ^ 0x67686f7374ull << 24},
                                .now = GM_S,
                                .unit = 1,
+                               .page_ns = 40 * GM_US,
                                .hash = 0xcbf29ce484222325ull,
                                .is_verbose = is_verbose,
                                .next_pid = 1000,
