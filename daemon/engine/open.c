@@ -192,10 +192,16 @@ static int open_gpu(struct gm_engine *engine, struct gm_old *old, char *why, siz
     engine->device_reserve = GM_CHUNK_MAX;
     engine->is_budget_auto = *budget == 0;
     engine->first_budget = *budget;
+    /* Room for the contexts of the apps (526 MiB each on an H200) and what they allocate past
+     * gpumux: a sixteenth of the device, 2 GiB at most. */
+    const uint64_t reserve = gm_least(total / 16, 2048ull << 20);
+    if (*budget > total - reserve)
+        gm_log(GM_LOG_WARN,
+               "--gpu-budget leaves %llu of GPU %d's %llu MiB for CUDA contexts, some 500 MiB for "
+               "each program: one that wants all of the budget may wait for ever",
+               (unsigned long long)((total - *budget) >> 20), engine->config.gpu,
+               (unsigned long long)(total >> 20));
     if (*budget == 0) {
-        /* Room for the contexts of the apps (526 MiB each on an H200) and what they allocate past
-         * gpumux: a sixteenth of the device, 2 GiB at most. */
-        const uint64_t reserve = total / 16 < 2048ull << 20 ? total / 16 : 2048ull << 20;
         engine->device_reserve = reserve;
         engine->first_budget = free_bytes > reserve ? free_bytes - reserve : 0;
         *budget = total - reserve;

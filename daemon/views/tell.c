@@ -183,7 +183,8 @@ static void tell_no_frame(const struct gm_event *event)
                event->no_frame.files, event->no_frame.files_limit);
     else
         gm_log(GM_LOG_WARN,
-               "cannot make GPU memory within the budget (%s): programs beside gpumux use it",
+               "cannot make GPU memory within the budget (%s): CUDA contexts and programs beside "
+               "gpumux use it",
                event->no_frame.error);
 }
 

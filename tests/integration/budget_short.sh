@@ -56,3 +56,10 @@ within "$patience" have_both || fail "only $(gpu_tier gpu_bytes) bytes are on th
 expect_pass app1 app2
 expect_empty
 stop_daemon
+
+# A budget that leaves contexts next to nothing is one that may not be there.
+leaves='--gpu-budget leaves 6 of GPU 0.s 256 MiB for CUDA contexts'
+! grep -q 'for CUDA contexts' "$dir/daemon.out" || fail "160 of 256 MiB leave enough"
+start_daemon --gpu-budget 250M
+grep -q -e "$leaves" "$dir/daemon.out" || fail "nobody says that contexts have no room"
+stop_daemon
