@@ -155,7 +155,8 @@ static bool is_client(const struct gm_clients *clients, const struct gm_client_r
            is_text(is->group, sizeof is->group) && is->group_of < clients->max_clients &&
            is->is_group_said <= 1 && is->is_gone <= 1 && is->engines < 1u << GM_CLIENTS_GPUS &&
            gm_client_settings_to(&settings, &is->admin) &&
-           gm_client_settings_to(&settings, &is->own) && is->is_paused_by_rule <= 1;
+           gm_client_settings_to(&settings, &is->own) && is->is_paused_by_rule <= 1 &&
+           is->turns[0].kin <= clients->max_clients;
 }
 
 enum gm_ledger_outcome gm_clients_read(const struct gm_clients *clients, uint32_t id,
@@ -177,4 +178,12 @@ bool gm_clients_are_together(uint32_t id, const struct gm_client_record *record,
     return !record->is_gone && !other->is_gone && record->uid == other->uid &&
            (record->group_of == other_id || record->group_of == other->group_of ||
             other->group_of == id);
+}
+
+bool gm_clients_are_kin(uint32_t id, const struct gm_client_record *record, uint32_t other_id,
+                        const struct gm_client_record *other)
+{
+    const uint32_t kin = record->turns[0].kin, its = other->turns[0].kin;
+    return !record->is_gone && !other->is_gone && record->uid == other->uid &&
+           (kin == other_id + 1 || its == id + 1 || (kin != 0 && kin == its));
 }

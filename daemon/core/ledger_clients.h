@@ -58,7 +58,8 @@ struct gm_client_record {
     struct gm_client_settings admin, own; /* what was said of it, by whom */
     uint32_t said, pauser, is_paused_by_rule;
     struct { /* by GPU */
-        uint32_t level, reserved;
+        uint32_t level;
+        uint32_t kin; /* the first: 1 + the lowest id of its kin (groups.h), 0: none; others: 0 */
         uint64_t charged_ns;
     } turns[GM_CLIENTS_GPUS];
 };
@@ -94,9 +95,11 @@ const char *gm_clients_open(struct gm_clients *clients, void *memory, size_t byt
 /* BROKEN also for what no client can be. */
 enum gm_ledger_outcome gm_clients_read(const struct gm_clients *clients, uint32_t id,
                                        struct gm_client_record *is);
-/* Whether two ran together. A death in the middle of telling all of a group may leave two numbers
- * for it. */
+/* Whether two ran together, or were kin. A death in the middle of telling all of a group may leave
+ * two numbers for it. */
 bool gm_clients_are_together(uint32_t id, const struct gm_client_record *record, uint32_t other_id,
                              const struct gm_client_record *other);
+bool gm_clients_are_kin(uint32_t id, const struct gm_client_record *record, uint32_t other_id,
+                        const struct gm_client_record *other);
 
 #endif

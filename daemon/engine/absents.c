@@ -209,6 +209,18 @@ static const struct gm_client *partner_of(const struct gm_absents *absents, uint
     return NULL;
 }
 
+/* One whose memory it had mapped, or that had its own, of those that are here already. */
+static void restore_kin(const struct gm_absents *absents, const struct gm_absent *absent)
+{
+    for (uint32_t other = 0; other < absent->lost.app; other++) {
+        const struct gm_absent *kin = absents->of[other];
+        if (!kin || !gm_clients_are_kin(absent->lost.app, &absent->record, other, &kin->record))
+            continue;
+        gm_group_restore_kin(absent->client, kin->client);
+        return;
+    }
+}
+
 /* Why it cannot come back; "": it can. */
 static void judge(const struct gm_machine *machine, struct gm_absent *absent, bool has_words)
 {
@@ -285,6 +297,7 @@ static int take_over(struct gm_absents *absents, uint32_t id, const struct gm_cl
     if (error)
         goto no_group;
     absents->of[id] = absent;
+    restore_kin(absents, absent);
     return gm_machine_put(machine, client, record);
 
 no_group:

@@ -54,6 +54,7 @@ static void fill_group(struct gm_client_record *record, const struct gm_group *g
     record->is_group_said = group->all != NULL;
     memset(record->group, 0, sizeof record->group);
     memcpy(record->group, group->name, strlen(group->name));
+    record->turns[0].kin = gm_group_kin(group);
 }
 
 /* All of it holds on but with whom it runs: others may open its memory before it is back. */

@@ -766,6 +766,30 @@ static void test_groups(void **state)
     assert_int_equal(gm_groups_find(&machine.groups, "g", 1001, &group, why, sizeof why), -EPERM);
 }
 
+/* Kin do not run together, but may have to. */
+static void test_kin(void **state)
+{
+    struct gm_client_record now;
+    (void)state;
+    for (uint32_t id = 0; id < 6; id++)
+        program(id);
+    /* The first was not told any more. */
+    before.records[3].turns[0].kin = before.records[4].turns[0].kin = 2;
+    before.records[5].turns[0].kin = 2; /* of another user, whatever its record says */
+    before.records[5].uid = 1001;
+    die();
+    take_over();
+    struct gm_client **is = machine.clients;
+    for (uint32_t id = 0; id < 6; id++) {
+        assert_ptr_equal(is[id]->group->clients, is[id]);
+        assert_null(is[id]->next);
+        assert_int_equal(gm_group_kin(is[id]->group), id == 1 || id == 3 || id == 4 ? 2 : 0);
+        gm_keep_client(&machine.keep, is[id]);
+        assert_int_equal(gm_clients_read(&machine.keep.clients, id, &now), GM_LEDGER_IS);
+        assert_int_equal(now.turns[0].kin, id == 1 || id == 3 || id == 4 ? 2 : 0);
+    }
+}
+
 /* One that the ledger of programs does not know ends with what it had on the GPU, and closes
  * nobody's file. */
 static void test_ended(void **state)
@@ -1001,7 +1025,7 @@ int main(void)
         TEST(replaced),    TEST(twice),      TEST(another_users),
         TEST(not_awaited), TEST(rest_stays), TEST(ended),
         TEST(lies),        TEST(no_memory),  TEST(no_files),
-        TEST(ended_later), TEST(hidden),
+        TEST(ended_later), TEST(hidden),     TEST(kin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,7 +140,7 @@ static void test_nonsense(void **state)
 {
     struct gm_client_record is;
     (void)state;
-    for (int what = 0; what < 10; what++) {
+    for (int what = 0; what < 11; what++) {
         struct gm_client_record bad = record_of(5);
         switch (what) {
         case 0:
@@ -169,6 +169,9 @@ static void test_nonsense(void **state)
             break;
         case 8:
             bad.is_gone = 2;
+            break;
+        case 9:
+            bad.turns[0].kin = CLIENTS + 1;
             break;
         default:
             bad.is_paused_by_rule = 2;

@@ -295,6 +295,25 @@ const struct gm_client *gm_group_take_kin(const struct gm_client *client)
     return NULL;
 }
 
+uint32_t gm_group_kin(const struct gm_group *group)
+{
+    uint32_t lowest = GM_NONE;
+    if (group->kin == group)
+        return 0;
+    const struct gm_group *one = group;
+    do {
+        if (one->clients && one->clients->id < lowest)
+            lowest = one->clients->id;
+        one = one->kin;
+    } while (one != group);
+    return lowest + 1;
+}
+
+void gm_group_restore_kin(const struct gm_client *client, const struct gm_client *partner)
+{
+    join_kin(client->group, partner->group);
+}
+
 /* ---- members ---- */
 
 struct gm_app *gm_group_step(struct gm_walk *walk, struct gm_engine **engine)

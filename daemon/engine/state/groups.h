@@ -108,6 +108,11 @@ enum gm_union gm_group_unite(const struct gm_client *client, const struct gm_cli
  */
 const struct gm_client *gm_group_take_kin(const struct gm_client *client);
 
+/* 1 + the lowest id of the group and its kin; 0: it has none. */
+uint32_t gm_group_kin(const struct gm_group *group);
+/* Clients of a daemon before: their groups are kin again. */
+void gm_group_restore_kin(const struct gm_client *client, const struct gm_client *partner);
+
 /* A client is gone. */
 void gm_group_remove(struct gm_client *client);
 

@@ -180,6 +180,10 @@ static void make_client(uint32_t id, const struct gm_client_record *record, stru
             gm_clients_are_together(id, record, other, &records[other]))
             partner = machine.daemon.clients[other];
     records[id] = *record;
+    const struct gm_client *kin = NULL;
+    for (uint32_t other = 0; other < id && !kin; other++)
+        if (machine.daemon.clients[other] && gm_clients_are_kin(id, record, other, &records[other]))
+            kin = machine.daemon.clients[other];
     struct gm_kept *kept = machine.config.kept;
     uint64_t unused;
     const int stat = gm_kept_claim(kept, GM_KEPT_STAT, 0, id, &unused);
@@ -194,6 +198,8 @@ static void make_client(uint32_t id, const struct gm_client_record *record, stru
     require(gm_group_restore(&machine.daemon.groups, client, partner, record->group,
                              record->is_group_said && !record->is_gone) == 0,
             "no group");
+    if (kin)
+        gm_group_restore_kin(client, kin);
     machine.daemon.clients[id] = client;
     atomic_store(&client->ctl->window, last_window(client->stat) + 1);
     gm_client_watch(client, on_client_ended, NULL);

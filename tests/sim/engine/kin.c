@@ -1,7 +1,8 @@
 /*
  * Two programs share memory on one GPU, so each has its turns alone, and the daemon dies. When one
  * of them comes to another GPU, under the next daemon, they must run together. So must two on two
- * GPUs of which one says that it imported memory of the other, while that has yet to come back.
+ * GPUs of which one says that it imported memory of the other, while that has yet to come back; and
+ * two of which one said so on one GPU to the daemon before.
  */
 #include "tests/sim/engine/machine.h"
 
@@ -96,18 +97,41 @@ static void run_imports(void)
     end(one, other);
 }
 
+/* They say it while both use one GPU, and the daemon dies. */
+static void run_imports_before(bool is_exporter)
+{
+    begin();
+    struct program *one = start(1), *other = start(2);
+    while (!program_has_all(one) || !program_has_all(other))
+        require(machine_step(30 * GM_S), "they do not get their memory");
+    atomic_store(&one->stat->exports, 1);
+    gm_machine_imported(&machine.daemon, other->app, one->pid);
+    deaths_kill();
+    while (machine.is_down || one->is_losing || other->is_losing || one->is_lost || other->is_lost)
+        require(machine_step(60 * GM_S), "they do not come back");
+    require(!are_one(one, other), "they run together on one GPU");
+    struct program *comer = is_exporter ? one : other;
+    comer->gpus |= 2;
+    while (!program_has_all(comer) || comer->unanswered > 0)
+        require(machine_step(90 * GM_S), "program %u does not come to GPU 1", comer->number);
+    require(are_one(one, other), "one has memory of the other, and each runs alone");
+    end(one, other);
+}
+
 int kin_run(void)
 {
     int failed = 0;
-    for (int scene = 0; scene < 3; scene++) {
+    for (int scene = 0; scene < 5; scene++) {
         int status = 0;
         fflush(NULL);
         const pid_t pid = fork();
         if (pid == 0) {
             if (scene < 2)
                 run_shares(scene == 0);
-            else
+            else if (scene == 2)
                 run_imports();
+            else
+                run_imports_before(scene == 3);
             _exit(0);
         }
         waitpid(pid, &status, 0);
