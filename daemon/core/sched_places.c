@@ -89,14 +89,25 @@ static bool stands_by(const struct gm_sched *s, const struct gm_sched_app *a)
     return gm_sched_is_too_large(s, a) || (a->is_tied && !a->is_open);
 }
 
+/* Whose turn began first after the last of a's user, itself included; NIL: none, or that user has
+ * no turn. */
+static uint32_t junior_of(const struct gm_sched *s, const struct gm_sched_app *a, uint32_t rank)
+{
+    uint32_t junior = NIL, id = s->ranks[rank].turn.tail;
+    for (; id != NIL && s->apps[id].user != a->user; id = s->apps[id].prev)
+        junior = id;
+    return id != NIL ? junior : NIL;
+}
+
 /*
  * Behind whom an app enters QUEUE, but not before `least`: from the last of its own user on, or
  * else from there, it passes the first that it meets of each other user, and stops at a second of
  * any. So before each app of a user there is one of each other user since the last, whatever their
- * numbers. With one user: the tail. Who is too large or tied has no turn, and counts for nothing.
+ * numbers. If the last one is in TURN, those from `junior` on are met first, which stand there.
+ * With one user: the tail. Who is too large or tied has no turn, and counts for nothing.
  */
 static uint32_t find_entry(struct gm_sched *s, const struct gm_sched_app *a,
-                           const struct gm_sched_list *l, uint32_t least)
+                           const struct gm_sched_list *l, uint32_t least, uint32_t junior)
 {
     uint32_t after = l->tail;
     if (s->n_users < 2)
@@ -104,6 +115,9 @@ static uint32_t find_entry(struct gm_sched *s, const struct gm_sched_app *a,
     while (after != least && (s->apps[after].user != a->user || stands_by(s, &s->apps[after])))
         after = s->apps[after].prev;
     s->mark++;
+    for (uint32_t id = after == least ? junior : NIL; id != NIL; id = s->apps[id].next)
+        if (!stands_by(s, &s->apps[id]))
+            s->users[s->apps[id].user].seen = s->mark;
     for (uint32_t id = after == NIL ? l->head : s->apps[after].next; id != NIL;
          id = s->apps[id].next) {
         struct gm_sched_user *user = &s->users[s->apps[id].user];
@@ -125,9 +139,12 @@ void gm_sched_append(struct gm_sched *s, uint32_t id, enum gm_sched_place place,
         return;
     /* Who goes behind others in it has no place before where it stood. */
     const uint32_t stood = a->place == GM_QUEUE && a->rank == rank ? a->prev : NIL;
+    const bool comes = place == GM_QUEUE && a->place != GM_QUEUE && s->n_users > 1;
+    const uint32_t junior = comes ? junior_of(s, a, rank) : NIL;
     gm_sched_remove(s, id);
     const uint32_t tail = l ? l->tail : NIL;
-    gm_sched_insert(s, id, place, rank, place == GM_QUEUE ? find_entry(s, a, l, stood) : tail);
+    gm_sched_insert(s, id, place, rank,
+                    place == GM_QUEUE ? find_entry(s, a, l, stood, junior) : tail);
 }
 
 void gm_sched_stand(struct gm_sched *s, uint32_t id)

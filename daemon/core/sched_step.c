@@ -26,8 +26,10 @@
  *
  * Users. Turns go by user first, by app of that user then, in each rank. An app enters QUEUE behind
  * the last of its user (else at the head), passes one app of each other user, and stops at a second
- * one of any. So of two users who always want the GPU, and of whose apps no two fit beside each
- * other, each has every second turn, however many apps he has. With one user this is the tail.
+ * one of any. If the last of its user is in TURN, apps there whose turn began later are passed
+ * already. So of two users who always want the GPU, and of whose apps no two fit beside each other,
+ * each has every second turn, however many apps he has; where two fit, each has one place. With one
+ * user this is the tail.
  * Across levels, apps of a user who had more yield to those of one who had less: sched_users.c.
  *
  * Levels (Nixie section 6). An app of class `auto` begins at level 1. When its run time since it

@@ -75,6 +75,68 @@ static void three_users_have_a_third(void **state)
     assert_in_range(run_of(6, 1), 9990 * QUANTUM, 10010 * QUANTUM);
 }
 
+/* Two fit beside each other, and their turns do not end together: a turn of another user that goes
+ * on when one's own ends has been had. */
+static void each_user_has_half_of_two_places(void **state)
+{
+    (void)state;
+    arrive_with(7, 1, 40);
+    pass(QUANTUM / 2);
+    arrive_with(8, 0, 40);
+    for (uint32_t app = 2; app < 5; app++)
+        arrive_with(7, app, 40);
+    pass(1000 * QUANTUM);
+    assert_in_range(account(0).run_ns, 990 * QUANTUM, 1000 * QUANTUM);
+    assert_in_range(run_of(1, 4), 990 * QUANTUM, 1010 * QUANTUM);
+    for (uint32_t app = 1; app < 5; app++)
+        assert_in_range(account(app).run_ns, 240 * QUANTUM, 260 * QUANTUM);
+}
+
+/* Nor is it one more turn for a user who has others that wait. */
+static void two_users_with_two_each(void **state)
+{
+    (void)state;
+    arrive_with(7, 0, 40);
+    pass(QUANTUM / 2);
+    arrive_with(8, 1, 40);
+    arrive_with(7, 2, 40);
+    arrive_with(8, 3, 40);
+    pass(1000 * QUANTUM);
+    for (uint32_t app = 0; app < 4; app++)
+        assert_in_range(account(app).run_ns, 490 * QUANTUM, 510 * QUANTUM);
+}
+
+/* Whose turns others' go on beside does not keep a large one waiting. */
+static void large_one_beside_small_ones(void **state)
+{
+    (void)state;
+    arrive_with(7, 1, 40);
+    pass(QUANTUM / 2);
+    arrive_with(8, 0, 40);
+    arrive_with(7, 2, 40);
+    arrive_with(7, 3, 100);
+    pass(3000 * QUANTUM);
+    for (uint32_t app = 1; app < 4; app++)
+        assert_in_range(account(app).run_ns, 990 * QUANTUM, 1010 * QUANTUM);
+    assert_in_range(account(0).run_ns, 1990 * QUANTUM, 2010 * QUANTUM);
+}
+
+static void three_users_of_two_places(void **state)
+{
+    (void)state;
+    arrive_with(1, 0, 40);
+    pass(QUANTUM / 2);
+    arrive_with(2, 1, 40);
+    arrive_with(1, 2, 40);
+    arrive_with(3, 3, 40);
+    arrive_with(3, 4, 40);
+    arrive_with(3, 5, 40);
+    pass(3000 * QUANTUM);
+    assert_in_range(account(1).run_ns, 1950 * QUANTUM, 2050 * QUANTUM);
+    assert_in_range(run_of(3, 3), 1950 * QUANTUM, 2050 * QUANTUM);
+    assert_in_range(account(0).run_ns + account(2).run_ns, 1950 * QUANTUM, 2050 * QUANTUM);
+}
+
 /* Programs that pause, leave and come again have no more of it for their user. */
 static void pauses_and_newcomers_gain_nothing(void **state)
 {
@@ -461,6 +523,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         rule(each_user_has_half),
         rule(three_users_have_a_third),
+        rule(each_user_has_half_of_two_places),
+        rule(two_users_with_two_each),
+        rule(large_one_beside_small_ones),
+        rule(three_users_of_two_places),
         rule(pauses_and_newcomers_gain_nothing),
         rule(one_user_has_the_turns_of_before),
         rule(too_large_counts_for_nothing),
