@@ -180,6 +180,7 @@ void checks_run(void)
         check_table(machine.daemon.engines[i]);
         check_memory(machine.daemon.engines[i]);
         check_condemned(machine.daemon.engines[i]);
+        check_shared_on_host(machine.daemon.engines[i]);
         check_chunks(machine.daemon.engines[i]);
         if (machine.has_caps)
             count_device(machine.daemon.engines[i]);

@@ -6,9 +6,12 @@
 /* For how long a program may be above a cap that was lowered. */
 #define ABOVE_MOST (5 * GM_S)
 
+/* What is shared and lies on the host of owners that are gone, by GPU. */
+static uint64_t left_on_host[GPUS];
+
 /* What is shared and lies on the host stays there: it was promised to its owner, or counts beside
  * that once the owner is gone. */
-static uint64_t check_shared_on_host(const struct gm_engine *engine)
+void check_shared_on_host(const struct gm_engine *engine)
 {
     const struct gm_table *table = engine->table;
     uint64_t of_app[PROGRAMS] = {0}, left = 0;
@@ -26,11 +29,11 @@ static uint64_t check_shared_on_host(const struct gm_engine *engine)
         require(of_app[id] <= table->apps[id].beyond,
                 "app %u shares %lu MiB on the host, and was promised %lu beyond the GPU", id,
                 of_app[id] >> 20, table->apps[id].beyond >> 20);
-    return left;
+    left_on_host[engine->config.index] = left;
 }
 
 /* Who may not be larger than the budget is not; each is told what it could have. (What others share
- * is told a step later.) */
+ * is told a step later.) After check_shared_on_host. */
 void check_size(struct program *p, const struct gm_engine *engine)
 {
     const bool is_mappable = !engine->pool.is_registered;
@@ -51,7 +54,7 @@ void check_size(struct program *p, const struct gm_engine *engine)
     require(p->was_oversize || beyond == 0, "app %u has %lu MiB beyond the budget, and never might",
             id, beyond >> 20);
     const uint64_t promised = gm_room_on_host(engine->table->beyond, engine->table->beyond_apps) +
-                              check_shared_on_host(engine);
+                              left_on_host[engine->config.index];
     require(promised <= on_host, "%lu MiB beyond the budget are promised, of %lu", promised >> 20,
             on_host >> 20);
     const uint64_t told = engine->apps[id].ctl->budget[engine->config.index];
