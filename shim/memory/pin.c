@@ -20,7 +20,9 @@
 #include "shim/tables/allocs.h"
 #include "shim/tables/vmm.h"
 
-#define GM_PIN_PATIENCE (3 * GM_SLOW * GM_S) /* for other threads, and for the GPU, each */
+/* For other threads, and for the GPU, each. A driver of its own waits for neither, so kernels of
+ * some seconds, or a machine with much else to do, are no reason to fail. */
+#define GM_PIN_PATIENCE (10 * GM_SLOW * GM_S)
 
 struct gm_pin_job {
     struct gm_vmm_handle *handle;

@@ -5,8 +5,8 @@
  *
  * A pin copies within the GPU and changes mappings while the program may run. So it enters the
  * gate, where the daemon takes nothing away, holds every other thread (gm_gate_hold), and waits for
- * the GPU to end all work of the program. If that takes longer than a few seconds (a kernel waits
- * for the host, a capture stays open), the pin fails and changes nothing. Memory that was never
+ * the GPU to end all work of the program. If that takes longer than ten seconds (a kernel waits for
+ * the host, a capture stays open), the pin fails and changes nothing. Memory that was never
  * mapped is pinned without all that, also beside a capture.
  *
  * Owns nothing. Callers: the handlers of the program's own VMM; any thread outside the gate, one at
