@@ -1,0 +1,2 @@
+# As test_absents.
+include(${CMAKE_CURRENT_SOURCE_DIR}/test_absents.cmake)
