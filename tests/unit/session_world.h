@@ -1,6 +1,6 @@
 /*
  * What surrounds sessions in their tests: an engine that is played, a loop, and peers over real
- * sockets. For test_session.c and test_control.c.
+ * sockets. For test_session.c, test_session_rejoin.c, test_server.c and test_control.c.
  */
 #ifndef GM_TESTS_SESSION_WORLD_H
 #define GM_TESTS_SESSION_WORLD_H

@@ -1,4 +1,3 @@
-# Sessions and the listening socket, in front of an engine that the test itself plays.
+# Sessions, in front of an engine that the test itself plays.
 target_link_libraries(test_session PRIVATE gm_service)
-target_link_options(test_session PRIVATE -Wl,--wrap=clock_gettime -Wl,--wrap=close
-  -Wl,--wrap=gm_process_started -Wl,--wrap=realloc)
+target_link_options(test_session PRIVATE -Wl,--wrap=clock_gettime -Wl,--wrap=close)
