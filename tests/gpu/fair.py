@@ -214,12 +214,12 @@ class Test:
         print(f"alone: {self.alone:.0f} kernels/s of {self.words * 8 / 2**20:.1f} MiB", flush=True)
 
     def use_daemon(self, row):
-        options = ("--fair", row.fair, "--fit", "committed", "--log-level", "debug", "--slice", "250ms", "--allotment", "60s")
+        options = ("--fair", row.fair, "--fit", "committed", "--log-level", "debug")
         budget = row.budget or self.sizes["all"]
         if self.options == (options, budget) and self.daemon.is_running():
             return
         self.stop_daemon()
-        self.daemon = Daemon(self.place, f"daemon-{row.name}", budget, self.sizes["pinned"], None, options)
+        self.daemon = Daemon(self.place, f"daemon-{row.name}", budget, self.sizes["pinned"], "250ms", options)
         self.options = (options, budget)
 
     def stop_daemon(self):

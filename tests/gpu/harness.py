@@ -189,15 +189,14 @@ def wait_until(what, seconds, condition):
 
 
 class Daemon:
-    """gpumuxd on the GPU. One may serve many tests, so that host memory is pinned once. Without a quantum turns are by level."""
+    """gpumuxd on the GPU. One may serve many tests, so that host memory is pinned once."""
 
     def __init__(self, place, name, budget, pinned, quantum="1s", options=()):
         self.place = place
-        turns = ["--policy", "round-robin", "--quantum", quantum] if quantum else []
         self.program = Program(
             place, name,
             [place.at("daemon/gpumuxd"), "--socket", place.socket, "--gpu-budget", budget, "--pinned", pinned,
-             *turns, *options])
+             "--policy", "round-robin", "--quantum", quantum, *options])
         wait_until("the daemon answers", 60, lambda: self.try_status() or not self.program.is_running())
         if not self.program.is_running():
             raise Failure(f"the daemon did not start: {self.program.complaint()}")
