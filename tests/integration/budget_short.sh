@@ -22,7 +22,7 @@ start_daemon
 native beside linked --bytes 144M --seed 9 --go "$dir/go.beside"
 await_ready beside
 for i in 1 2; do
-    app "app$i" linked --bytes 72M --allocs "$i" --iterations 50 --seconds 2 --seed "$i" --until "$dir/enough"
+    app "app$i" linked --bytes 72M --allocs "$i" --iterations 10 --seed "$i" --until "$dir/enough"
 done
 await_switches 2
 expect_pass app1 app2
@@ -43,7 +43,7 @@ expect_empty
 
 # The same two, and this time the memory becomes free.
 for i in 1 2; do
-    app "app$i" linked --bytes 72M --allocs "$i" --iterations 50 --seconds 2 --seed "$i" --go "$dir/go.app"
+    app "app$i" linked --bytes 72M --allocs "$i" --iterations 10 --seed "$i" --go "$dir/go.app" --until "$dir/both"
 done
 for i in 1 2; do await_ready "app$i"; done
 is_short || fail "$(gpu usable_bytes) bytes are usable, and the device has 112 MiB"
@@ -53,6 +53,7 @@ expect_pass beside
 within "$patience" is_whole || fail "only $(gpu usable_bytes) bytes are usable though nobody is beside"
 touch "$dir/go.app"
 within "$patience" have_both || fail "only $(gpu_tier gpu_bytes) bytes are on the GPU, though all fit"
+touch "$dir/both"
 expect_pass app1 app2
 expect_empty
 stop_daemon
