@@ -79,9 +79,11 @@ void gm_timeslice_share(struct gm_timeslice_app *apps, uint32_t n)
         us = round_us;
         of = sum;
     }
-    for (uint32_t i = 0; i < n && n_round > 1; i++) {
-        if (apps[i].part == 0)
+    for (uint32_t i = 0; i < n; i++) {
+        if (apps[i].part == 0 || n_round < 2) {
+            apps[i].part_us = apps[i].is_spread ? 0 : apps[i].part_us;
             continue;
+        }
         const uint64_t its = us * apps[i].part / of;
         apps[i].part_us = least == most                 ? 0
                           : its < GM_TIMESLICE_LEAST_US ? GM_TIMESLICE_LEAST_US

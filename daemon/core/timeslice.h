@@ -45,6 +45,7 @@ struct gm_timeslice_app {
     bool rests;      /* ... for so long that it counts as without work for what others have */
     bool is_fixed;   /* it can have no other timeslice than the driver's own */
     bool is_joined;  /* it has one together with the joined ones of its user (MPS) */
+    bool is_spread;  /* it is on other GPUs, too, and has one timeslice on all */
     uint32_t weight; /* GM_SCHED_WEIGHT: 1 */
     bool can_be_held;
     uint64_t turn_at;    /* when its last short turn began; before its first, when it came */
@@ -68,8 +69,8 @@ struct gm_turns {
 bool gm_timeslice_is_critical(enum gm_sched_class class);
 
 /* Fill part_us of those of `n` running programs that have work. The others keep theirs, and all do
- * if it is one alone. At most once in GM_TIMESLICE_AGAIN_NS: setting one takes the program 0.5 ms.
- */
+ * if it is one alone; but who is spread has none then, as it would count on its other GPUs. At most
+ * once in GM_TIMESLICE_AGAIN_NS: setting one takes the program 0.5 ms. */
 void gm_timeslice_share(struct gm_timeslice_app *apps, uint32_t n);
 
 /* Fill is_critical and `us` of all `n` running programs. True: the best-effort ones among them take

@@ -228,6 +228,31 @@ static void test_two_gpus(void **state)
     assert_int_equal(told_us[3], 6144);
 }
 
+/* What it had on a GPU where it is alone now, rests or has no turn counts no more on the other. */
+static void test_left_on_one_of_two(void **state)
+{
+    (void)state;
+    come(1, 0, ALICE);
+    come(1, 3, ALICE);
+    weights[3] = 3 * GM_SCHED_WEIGHT;
+    for (int how = 0; how < 3; how++) {
+        engines[1].now += 2 * GM_S;
+        gm_engine_tell_timeslices(&engines[1]);
+        rounds(101);
+        assert_int_equal(told_us[0], 2048);
+        apps[1][3].is_stopped = how == 0;
+        apps[1][0].idle.is_idle = how == 1;
+        if (how == 2)
+            apps[1][0].state = GM_APP_PAUSED;
+        engines[1].now += 2 * GM_S;
+        gm_engine_tell_timeslices(&engines[1]);
+        rounds(101);
+        assert_int_equal(told_us[0], 4096);
+        apps[1][3].is_stopped = apps[1][0].idle.is_idle = false;
+        apps[1][0].state = GM_APP_RUNNING;
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +261,7 @@ int main(void)
         cmocka_unit_test_setup(test_critical, set_up),
         cmocka_unit_test_setup(test_without_timeslices, set_up),
         cmocka_unit_test_setup(test_two_gpus, set_up),
+        cmocka_unit_test_setup(test_left_on_one_of_two, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
  * known who runs and who is idle; there are rounds all the time while somebody works (idle.c).
  *
  * A program whose gate closes keeps its timeslice: it runs nothing, and is looked at again when it
- * does.
+ * does. If it runs on another GPU, what it had on this one counts no more there.
  */
 #include "daemon/engine/step/timeslices.h"
 
@@ -19,13 +19,14 @@
 #include "daemon/engine/step/hints.h"
 #include "daemon/engine/step/policy.h"
 
-/* Of those that it has on its GPUs; 0: none. A program has one on all. */
+/* Of those that it has on the GPUs where it runs; 0: none. A program has one on all. */
 static uint64_t shortest(const struct gm_app *app)
 {
     uint64_t us = 0;
     for (uint32_t i = 0; i < GM_GPUS_MAX; i++) {
         const struct gm_engine *engine = app->client->engines[i];
-        const uint64_t here = engine ? engine->apps[app->client->id].policy.timeslice_us : 0;
+        const struct gm_app *at = engine ? &engine->apps[app->client->id] : NULL;
+        const uint64_t here = at && at->state == GM_APP_RUNNING ? at->policy.timeslice_us : 0;
         us = here != 0 && (us == 0 || here < us) ? here : us;
     }
     return us;
@@ -36,8 +37,6 @@ static void tell(struct gm_engine *engine, uint32_t id, uint64_t us)
     struct gm_app *app = &engine->apps[id];
     if (atomic_load(&app->stat->features_off) & GM_FEATURE_TIMESLICE)
         us = 0; /* it can have no other */
-    if (us == app->policy.timeslice_us)
-        return;
     app->policy.timeslice_us = us;
     us = shortest(app);
     const struct gm_msg_timeslice message = {.us = us};
@@ -53,6 +52,14 @@ static void tell(struct gm_engine *engine, uint32_t id, uint64_t us)
 static bool can_wait_for_turn(const struct gm_engine *engine, uint32_t id)
 {
     return gm_engine_can_hold(engine, id) && !gm_group_is_several(engine, id);
+}
+
+static bool is_spread(const struct gm_app *app)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
+        n += app->client->engines[i] != NULL;
+    return n > 1;
 }
 
 static struct gm_timeslice_app describe(const struct gm_engine *engine, uint32_t id)
@@ -72,6 +79,7 @@ static struct gm_timeslice_app describe(const struct gm_engine *engine, uint32_t
                                      .rests = app->idle.is_idle || app->is_stopped,
                                      .is_fixed = (off & GM_FEATURE_TIMESLICE) != 0,
                                      .is_joined = (off & GM_FEATURE_ISOLATION) != 0,
+                                     .is_spread = is_spread(app),
                                      .weight = account.policy.weight,
                                      .can_be_held = can_wait_for_turn(engine, id),
                                      .part_us = app->policy.part_us};
