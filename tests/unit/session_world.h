@@ -61,7 +61,7 @@ struct played {
 };
 
 static struct played engine;
-static uint64_t still_at;         /* the time; 0: as it is */
+static _Atomic uint64_t still_at; /* the time, for all threads; 0: as it is */
 static uid_t asker;               /* of connections from now on; root may choose */
 static struct gm_machine machine; /* what the others hold of it */
 static struct gm_options options;
