@@ -365,9 +365,10 @@ def daemon_of(rig, cell, side, card, total):
     return r.Daemon(rig, "daemon-" + cell, **options)
 
 
-def start_server(rig, cell, environment):
+def start_server(rig, cell, environment, wanted):
     """The MPS server is there before the programs arrive, on every side: gpumux starts its own with the first program."""
-    program = Program(rig, f"{cell}-first", "square", 64 * 2**20, ["--passes", 1], environment)
+    kind, size = min(wanted, key=lambda one: one[1])
+    program = Program(rig, f"{cell}-first", kind, size, ["--passes", 1], {**environment, "GPUMUX_NEED": str(size)})
     program.go()
     wait_for([program], time.monotonic() + PATIENCE_S)
     if program.failed:
@@ -393,7 +394,7 @@ def run_cell(rig, cell, card):
             program.warps = one["streams"] * one["blocks"] * ((one["threads"] + 31) // 32)
             programs.append(program)
         if daemon and side.endswith("-mps"):
-            start_server(rig, cell, {**environment, "GPUMUX_NEED": "64M"})
+            start_server(rig, cell, environment, wanted)
         policy = Queue(pick_alone if side == "sa" else pick_case, len(rig.gpus), card) if is_native else Sent()
         row = {"cell": cell, "mix": mix, "side": side}
         time.sleep(.3) # all wait for the word
