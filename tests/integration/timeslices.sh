@@ -60,22 +60,30 @@ within "$patience" have_turns a c || fail "a and c do not take turns"
 steps() {
     cat "$dir/$1.steps" 2> /dev/null || echo 0
 }
-# One works, and the other one stands still: in one moment a, in another c, and both only where a turn ends in it.
+# One works, and the other one stands still: in one moment a, in another c, and both only where a turn ends in it. A moment that
+# this busy machine made longer than half a turn says nothing.
 alternate() {
-    n_one=0
-    n_both=0
-    for moment in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-        a_before=$(steps a)
-        c_before=$(steps c)
-        sleep .01
-        case $(($(steps a) > a_before))$(($(steps c) > c_before)) in
-        11) n_both=$((n_both + 1)) ;;
-        01 | 10) n_one=$((n_one + 1)) ;;
-        esac
-    done
-    say "in $n_one moments one of a and c works, in $n_both both"
-    [ $((n_one * 3)) -gt "$n_both" ]
+    python3 -B - "$dir/a.steps" "$dir/c.steps" << 'END'
+import sys, time
+
+def steps():
+    return [open(path, encoding="ascii").read() for path in sys.argv[1:]]
+
+one = both = 0
+end = time.monotonic() + 60
+while one + both < 20 and time.monotonic() < end:
+    begun, before = time.monotonic(), steps()
+    time.sleep(.01)
+    after = steps()
+    if time.monotonic() - begun < .025:
+        n_work = sum(now != then for now, then in zip(after, before))
+        one += n_work == 1
+        both += n_work == 2
+print(f"timeslices: in {one} moments one of a and c works, in {both} both")
+sys.exit(one * 3 <= both)
+END
 }
+within "$patience" [ -s "$dir/a.steps" ] && within "$patience" [ -s "$dir/c.steps" ] || fail "they do not tell their steps"
 within 1 alternate || fail "a and c work at the same time"
 # Nobody stands still for good.
 for works in a c; do
