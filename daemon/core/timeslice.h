@@ -51,11 +51,11 @@ struct gm_timeslice_app {
     uint64_t turn_at;    /* when its last short turn began; before its first, when it came */
     uint64_t held_until; /* until when it was told to stand still; also out */
     bool is_critical;    /* out */
-    uint64_t part;       /* out: of the GPU, against the parts of others; 0: it is not in the round */
-    uint64_t part_us;    /* its timeslice where nobody is latency-critical, in and out */
-    uint64_t us;         /* out: its timeslice; 0: the driver's own */
-    bool is_told;        /* out: hold it for ... */
-    uint64_t hold_ns;    /* ... so long from now on; 0: let it go on */
+    uint64_t part;    /* out: of the GPU, against the parts of others; 0: it is not in the round */
+    uint64_t part_us; /* its timeslice where nobody is latency-critical, in and out */
+    uint64_t us;      /* out: its timeslice; 0: the driver's own */
+    bool is_told;     /* out: hold it for ... */
+    uint64_t hold_ns; /* ... so long from now on; 0: let it go on */
 };
 
 /* Short turns. Zeroed before use. */

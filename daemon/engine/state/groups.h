@@ -15,9 +15,9 @@
  * wait for them.
  *
  * So nobody holds a turn on one GPU while it waits for one on another, there is no circle, and no
- * GPU has nothing to do for that. If a scheduler takes a turn back before all of them run, all stand
- * in line again. What can still hold them up when they have taken their turns is memory that does
- * not come: who must make room does not drain, say. Then they give their turns back after
+ * GPU has nothing to do for that. If a scheduler takes a turn back before all of them run, all
+ * stand in line again. What can still hold them up when they have taken their turns is memory that
+ * does not come: who must make room does not drain, say. Then they give their turns back after
  * GM_GRANT_NS, and try again a second later; but once they have waited for --patience they hold on
  * to them for as long as a drain may take. As long as memory comes they keep them, and once all are
  * whole they run. A scheduler makes nobody wait for ever, and who waited for --patience goes first:

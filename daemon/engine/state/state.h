@@ -258,12 +258,12 @@ struct gm_app {
     bool is_part_stopped; /* ... or that of another one of its group */
     struct {              /* settings.c, and where a file is named, that one */
         struct gm_settings admin, own; /* what was said of it, by whom */
-        uint32_t said;          /* what an administrator said of it: a rule says no more of that */
-        bool is_limited;        /* policy.c: its share of the GPU's time is */
-        uint64_t timeslice_us;  /* timeslices.c: as it was told; 0: the driver's own */
-        uint64_t part_us;       /* ... and as its part of the GPU beside others, if nobody is critical */
-        char ignored[384];      /* wishes.c: what its environment asked for in vain; "": nothing */
-        uid_t pauser;           /* the administrator who paused it, */
+        uint32_t said;         /* what an administrator said of it: a rule says no more of that */
+        bool is_limited;       /* policy.c: its share of the GPU's time is */
+        uint64_t timeslice_us; /* timeslices.c: as it was told; 0: the driver's own */
+        uint64_t part_us;  /* ... and as its part of the GPU beside others, if nobody is critical */
+        char ignored[384]; /* wishes.c: what its environment asked for in vain; "": nothing */
+        uid_t pauser;      /* the administrator who paused it, */
         bool is_paused_by_rule; /* ... or a rule */
         bool has_called;        /* a rule's pause until its next call is over */
         bool is_ahead;          /* set.c: its memory was asked for ahead of its turn, */
@@ -453,7 +453,7 @@ struct gm_engine {
     struct gm_layout layout;      /* what the plan is to bring about */
     struct gm_layout_app *stands; /* filled for each layout */
     bool *in_set;
-    uint32_t *leaving; /* room.c: who is gone, and whose process is not */
+    uint32_t *leaving;                /* room.c: who is gone, and whose process is not */
     struct gm_timeslice_app *running; /* filled for each decision on timeslices */
     uint32_t n_running;
     struct gm_turns turns; /* turns.c; timeslices.c: are_on */

@@ -7,8 +7,8 @@
 /* Whether the gate of `app`, which is whole, may open: all of its group are whole, or run. */
 bool gm_group_may_open(const struct gm_engine *engine, uint32_t app);
 
-/* The scheduler takes the turn of `app` back before it ran: those of its group have theirs together,
- * so all yield. Not if it gave its turn back itself, or if its group did. */
+/* The scheduler takes the turn of `app` back before it ran: those of its group have theirs
+ * together, so all yield. Not if it gave its turn back itself, or if its group did. */
 void gm_group_dropped(struct gm_engine *engine, uint32_t app);
 
 /* The other GPU that its group waits for: nobody of it can run there now, or not all is there yet.
