@@ -656,11 +656,14 @@ static void on_term(int unused)
 
 static void start(unsigned index, uint64_t its_life)
 {
+    const pid_t first = getpid();
     pids[index] = fork();
     if (pids[index] != 0)
         return;
     signal(SIGTERM, SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != first)
+        _exit(0); /* it had ended before this could be asked for */
     client_index = index;
     life = its_life;
     begin_step(3);
@@ -672,9 +675,9 @@ static int attack(uint64_t seconds, unsigned clients)
 {
     static uint64_t lives[CLIENTS_MAX];
     uint64_t end = gm_now() + seconds * GM_S, all_lives = 0;
+    signal(SIGTERM, on_term); /* first: a machine may be so slow that the end comes meanwhile */
     for (unsigned i = 0; i < clients; i++)
         start(i, 0);
-    signal(SIGTERM, on_term);
     while (gm_now() < end && !is_over && !board->is_gone) {
         usleep(50000);
         for (unsigned i = 0; i < clients; i++) {
