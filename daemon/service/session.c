@@ -95,6 +95,12 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
     const bool is_control = session->state == GM_SESSION_CONTROL; /* mux-ctl run asks */
     const char *const full = "raise LimitNOFILE or ulimit -n of gpumuxd";
 
+    if (session->pid == 0) { /* nobody could be watched for its end */
+        snprintf(text, size,
+                 "gpumuxd cannot see this process, as it has process ids of its own: start gpumuxd "
+                 "on the machine itself, not in a container");
+        return false;
+    }
     snprintf(text, size, "%u apps are served already", all->apps);
     if (reserved > 0)
         gm_text_add(text, size, " and %u places are reserved", reserved);
