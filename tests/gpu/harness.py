@@ -1,5 +1,6 @@
 """Processes, the daemon and its status, for the GPU tests. run.py has the tests."""
 
+import atexit
 import json
 import os
 import shutil
@@ -36,6 +37,7 @@ class Place:
         self.root = os.path.dirname(os.path.dirname(self.here))
         self.logs = tempfile.mkdtemp(prefix="gpumux-gpu-")
         self.work = tempfile.mkdtemp(prefix="gpumux-run-")
+        atexit.register(shutil.rmtree, self.work, ignore_errors=True)
         self.socket = os.path.join(self.work, "gpumux.sock")
         self.shim = self.at("shim/libgpumux.so")
         self.ctl = self.at("daemon/mux-ctl")
