@@ -5,18 +5,18 @@
 [ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
 mkdir "$dir/disk"
 
-# 160 MiB of budget, 64 of pinned memory beside its window of 224, and the rest below: four apps of 96 MiB, in
-# pieces of 96, 48, 32 and 24 MiB, which need all of it.
+# 80 MiB of budget, 32 of pinned memory beside its window of 224, and the rest below: four apps of 48 MiB, in
+# pieces of 48, 24, 16 and 12 MiB, which need all of it.
 round() {
     round_name=$1
     shift
     rm -f "$dir/enough"
-    start_daemon --pinned 288M "$@"
+    start_daemon --gpu-budget 80M --pinned 256M "$@"
     for i in 1 2 3 4; do
-        app "app$i" linked --bytes 96M --allocs "$i" --iterations 4 --seed "$i" --until "$dir/enough"
+        app "app$i" linked --bytes 48M --allocs "$i" --iterations 4 --seed "$i" --until "$dir/enough"
     done
     is_full() {
-        is_up && [ "$(gpu committed_bytes)" = $((384 << 20)) ]
+        is_up && [ "$(gpu committed_bytes)" = $((192 << 20)) ]
     }
     within "$patience" is_full || fail "$round_name: not all of it was allocated"
     app late linked --bytes 2M --allocs 1 --iterations 1 --seed 9
@@ -32,6 +32,6 @@ round() {
     stop_daemon
 }
 
-round paged --paged 160M
-round disk --disk "$dir/disk:160M"
-round both --paged 64M --disk "$dir/disk:96M"
+round paged --paged 80M
+round disk --disk "$dir/disk:80M"
+round both --paged 32M --disk "$dir/disk:48M"

@@ -23,10 +23,10 @@ counted() {
 is_managed() {
     is_up || return 1
     managed=$(app_number "$(pid_of "$1")" total_bytes)
-    [ "${managed:-0}" -ge $((64 * 1024 / shrink * 1024)) ]
+    [ "${managed:-0}" -ge $((32 * 1024 / shrink * 1024)) ]
 }
 
-start_daemon
+start_daemon --gpu-budget 80M
 for order in before behind; do
     case $order in
     before) preload="$programs/libgm_interposer.so:$shim" ;;
@@ -34,8 +34,8 @@ for order in before behind; do
     esac
     for way in linked dlsym; do
         rm -f "$dir/go"
-        app_with "$order-$way" "$preload" "$way" --bytes 96M --iterations 5 --seconds 1 --seed 1 --go "$dir/go"
-        app_with "$order-$way-2" "$preload" "$way" --bytes 96M --iterations 5 --seconds 1 --seed 2
+        app_with "$order-$way" "$preload" "$way" --bytes 48M --iterations 5 --seconds 1 --seed 1 --go "$dir/go"
+        app_with "$order-$way-2" "$preload" "$way" --bytes 48M --iterations 5 --seconds 1 --seed 2
         await_ready "$order-$way"
         within "$patience" is_managed "$order-$way" || fail "$order-$way: the daemon does not know of its memory"
         touch "$dir/go"
@@ -51,8 +51,8 @@ for order in before behind; do
     done
 done
 for preload in "$programs/libgm_patcher.so:$shim" "$shim:$programs/libgm_patcher.so"; do
-    app_with patched "$preload" linked --mode churn --bytes 96M --iterations 60 --seed 3
-    app_with patched2 "$preload" dlsym --bytes 96M --iterations 10 --seed 4
+    app_with patched "$preload" linked --mode churn --bytes 48M --iterations 60 --seed 3
+    app_with patched2 "$preload" dlsym --bytes 48M --iterations 10 --seed 4
     expect_pass patched patched2
     say "the patched function was called $(counted patched) times"
     [ "$(counted patched)" -ne 0 ] || fail "the patch was never reached"
@@ -62,20 +62,20 @@ expect_switches 5
 expect_empty
 stop_daemon
 
-start_daemon
-app other linked --bytes 96M --iterations 100000 --seed 9
+start_daemon --gpu-budget 80M
+app other linked --bytes 48M --iterations 100000 --seed 9
 await_ready other
 for way in linked dlsym proc; do
     for mode in deepbind lazybind; do
         rm -f "$dir/go"
-        app "$mode-$way" linked --mode $mode --signal "$programs/libgm_library_$way.so" --bytes 96M --iterations 10 \
+        app "$mode-$way" linked --mode $mode --signal "$programs/libgm_library_$way.so" --bytes 48M --iterations 10 \
             --seed 5 --go "$dir/go"
         await_ready "$mode-$way"
         within "$patience" is_managed "$mode-$way" || fail "$mode-$way: its calls passed gpumux by"
         touch "$dir/go"
         expect_pass "$mode-$way"
     done
-    app "namespace-$way" linked --mode namespace --signal "$programs/libgm_library_$way.so" --bytes 96M --iterations 10 \
+    app "namespace-$way" linked --mode namespace --signal "$programs/libgm_library_$way.so" --bytes 48M --iterations 10 \
         --seed 6
     expect_pass "namespace-$way"
 done

@@ -8,13 +8,13 @@ at_most() { # NAME BYTES CAP
     [ "$2" -le "$3" ] || fail "$1 holds $2 bytes, its cap is $3"
 }
 
-# round NAME OPTION...: four apps of 96 MiB, which need 384, on a budget of 160.
+# round NAME OPTION...: four apps of 48 MiB, which need 192, on a budget of 80; 32 are pinned, beside a window of 224.
 round() {
     round_name=$1
     shift
-    start_daemon "$@"
+    start_daemon --gpu-budget 80M --pinned 256M "$@"
     for i in 1 2 3 4; do
-        app "app$i" linked --bytes 96M --allocs "$i" --iterations 4 --seconds 1 --seed "$i"
+        app "app$i" linked --bytes 48M --allocs "$i" --iterations 4 --seconds 1 --seed "$i"
     done
     most_paged=0
     most_disk=0
@@ -41,12 +41,12 @@ round() {
 }
 
 
-round paged --pinned 288M --paged 512M
+round paged --paged 256M
 [ "$most_paged" -gt 0 ] || fail "paged memory was never used"
 mkdir "$dir/disk"
-round disk --pinned 288M --disk "$dir/disk:512M"
+round disk --disk "$dir/disk:256M"
 [ "$most_disk" -gt 0 ] || fail "the disk was never used"
-round all --pinned 288M --paged 64M --disk "$dir/disk:512M"
+round all --paged 32M --disk "$dir/disk:256M"
 [ "$most_paged" -gt 0 ] && [ "$most_disk" -gt 0 ] || fail "paged memory and disk were not both used"
-round no-prefetch --pinned 288M --paged 64M --disk "$dir/disk:512M" --prefetch off
+round no-prefetch --paged 32M --disk "$dir/disk:256M" --prefetch off
 [ -z "$(ls -A "$dir/disk")" ] || fail "a file is left in the disk tier's folder"
