@@ -7,8 +7,9 @@
 #   --long    everything in all three builds, and what takes minutes by itself: benches, all seeds
 #   --demo    also bench/demo.sh on the simulated GPU, counted as a test
 #
-# Plain tests run several at once. Up to five that fail there run again, alone: what only a busy machine makes fail passes
-# then. Each is named with what it said the first time, as a rare fault of ours may look the same.
+# Plain tests run several at once. Up to five that fail there run once more, one after the other, when nothing else of this
+# script runs: what only a busy machine makes fail passes then. The last lines name each of them, as a rare fault of ours
+# may look the same.
 #
 # The last line is "N passed, N failed", with ", N skipped" if tests were skipped (each is named, with its
 # reason, before); the exit code is 0 only if nothing failed and something passed.
@@ -144,11 +145,13 @@ if [ -z "$quick" ]; then
 fi
 echo "== plain: testing"
 run_tests "$root/build" "-LE long"
-run_again "$root/build"
-count plain "$root/build"
 if [ -z "$quick" ]; then
     wait "$builder"
     cat "$root/build/sanitized.out"
+fi
+run_again "$root/build"
+count plain "$root/build"
+if [ -z "$quick" ]; then
     echo "== address and thread: testing"
     run_tests "$root/build-asan" "-L sanitized -LE long" > /dev/null &
     run_tests "$root/build-tsan" "-L sanitized -LE long"

@@ -95,7 +95,7 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
     const bool is_control = session->state == GM_SESSION_CONTROL; /* mux-ctl run asks */
     const char *const full = "raise LimitNOFILE or ulimit -n of gpumuxd";
 
-    if (session->pid == 0) { /* nobody could be watched for its end */
+    if (session->pid == 0) { /* it could not be watched, and would never end here */
         snprintf(text, size,
                  "gpumuxd cannot see this process, as it has process ids of its own: start gpumuxd "
                  "on the machine itself, not in a container");

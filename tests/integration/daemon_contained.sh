@@ -6,7 +6,7 @@
     contain="unshare --map-root-user --pid --fork --kill-child --mount-proc"
 $contain true 2> /dev/null || skip "no process may have process ids of its own here"
 
-# The daemon, and beside it a program that waits for its turn to begin: $dir/inside.go.
+# The daemon, and beside it a program that begins when $dir/inside.go is there.
 spawn daemon $contain sh -c '
     "$0" --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 512M &
     until [ -f "$1/inside.go" ]; do sleep 0.05; done
