@@ -32,23 +32,23 @@ pauses() {
     grep -c 'does not answer: its memory\|the daemon did not run' "$dir/daemon.out"
 }
 
-# share MS LEAST MOST OPTION...: of so much time of all, root's program has between LEAST and MOST thousandths. Time in which
-# a busy machine let the daemon or a program stand tells nothing: who stands keeps its turn. Then the next time counts, up
-# to the fifth.
+# share MS LEAST MOST OPTION...: of so much time of all, root's program has between LEAST and MOST thousandths. Who stands
+# while a busy machine has no processor for it, or for the daemon, keeps its turn, and the others have more after that. So if
+# there was such a pause since the programs work, the next time counts, up to the fifth.
 share() {
     share_ms=$1 least=$2 most=$3
     shift 3
     start_mlfq --gpu-budget 20M --slice 40ms --allotment 1500ms --fit committed "$@"
     work
-    part=-1
+    paused=$(pauses)
     for i in 1 2 3 4 5; do
-        paused=$(pauses)
         take_status
         mine=$(used 0) theirs=$(used 65534)
         within "$patience" have_used "$share_ms" || fail "they do not work"
         mine=$(($(used 0) - mine)) theirs=$(($(used 65534) - theirs))
         part=$((mine * 1000 / (mine + theirs)))
         say "$*: root had $mine ms, the other user $theirs ms"
+        [ "$part" -lt "$least" ] || [ "$part" -gt "$most" ] || break
         [ "$(pauses)" != "$paused" ] || break
     done
     touch "$dir/enough"
