@@ -7,9 +7,9 @@
 #   --long    everything in all three builds, and what takes minutes by itself: benches, all seeds
 #   --demo    also bench/demo.sh on the simulated GPU, counted as a test
 #
-# Plain tests run several at once. Up to five that fail there run once more, one after the other, when nothing else of this
-# script runs: what only a busy machine makes fail passes then. The last lines name each of them, as a rare fault of ours
-# may look the same.
+# Tests run several at once. Up to five of a build that fail there run once more, one after the other, when nothing else of
+# this script runs: what only a busy machine makes fail passes then. The last lines name each of them, as a rare fault of
+# ours may look the same. After a finding of a sanitizer nothing runs again: it is a fault, however rare.
 #
 # The last line is "N passed, N failed", with ", N skipped" if tests were skipped (each is named, with its
 # reason, before); the exit code is 0 only if nothing failed and something passed.
@@ -65,6 +65,7 @@ run_tests() {
 run_again() {
     rm -f "$1/ctest.again.log"
     [ -f "$1/$last_failed" ] || return 0
+    ! grep -q 'Sanitizer: \|runtime error: ' "$1/ctest.log" || return 0
     failures=$(wc -l < "$1/$last_failed")
     [ "$failures" -le 5 ] || return 0
     echo "== again, alone: $failures"
@@ -157,6 +158,8 @@ if [ -z "$quick" ]; then
     run_tests "$root/build-tsan" "-L sanitized -LE long"
     wait $!
     [ ! -f "$root/build-asan.built" ] || cat "$root/build-asan/ctest.log"
+    run_again "$root/build-asan"
+    run_again "$root/build-tsan"
     count address "$root/build-asan"
     count thread "$root/build-tsan"
 fi
