@@ -89,8 +89,8 @@ enum gm_place_flag {
 /* A program is about to start the driver: in which order shall it have its GPUs? The first message
  * of a connection that has no other. Answered by PLACED. Entries: the first tokens of its list. */
 struct gm_msg_place {
-    uint32_t flags; /* enum gm_place_flag */
-    uint32_t reserved;
+    uint32_t flags;  /* enum gm_place_flag */
+    uint32_t class;  /* GPUMUX_CLASS, as in HELLO; programs of older versions do not say it */
     uint64_t family; /* of processes of one program: common/appname.h; 0: its own */
     uint64_t nodes;  /* the /dev/nvidiaN that it may open, a bit each */
     uint64_t need;   /* GPUMUX_NEED: bytes on the GPU; 0: not said */

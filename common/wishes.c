@@ -11,8 +11,9 @@
 #include "common/classes.h"
 #include "common/settings.h"
 
-static uint32_t read_class(const char *word)
+uint32_t gm_wishes_read_class(char *(*get)(const char *name))
 {
+    const char *word = get("GPUMUX_CLASS");
     uint32_t index;
     if (word == NULL || word[0] == '\0')
         return 0;
@@ -126,10 +127,15 @@ static void read_cap(char *(*get)(const char *name), struct gm_msg_hello *hello)
 
 void gm_wishes_read(char *(*get)(const char *name), struct gm_msg_hello *hello)
 {
-    hello->class = read_class(get("GPUMUX_CLASS"));
+    hello->class = gm_wishes_read_class(get);
     hello->weight = read_weight(get("GPUMUX_WEIGHT"));
     hello->oversize = read_oversize(get("GPUMUX_OVERSIZE"));
     read_cap(get, hello);
+}
+
+enum gm_sched_class gm_wishes_class(uint32_t said)
+{
+    return said >= 1 && said <= GM_CLASSES ? (enum gm_sched_class)(said - 1) : GM_CLASS_AUTO;
 }
 
 const char *gm_wishes_wrong_class(uint32_t class)

@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "common/nodes.h"
+#include "common/wishes.h"
 #include "daemon/service/users.h"
 #include "daemon/views/why.h"
 
@@ -109,7 +110,8 @@ bool gm_placing_read(struct gm_control *control, const struct gm_view *view,
     memset(request, 0, sizeof *request);
     request->pid = who->pid;
     request->uid = who->uid;
-    gm_rules_start(&control->options->rules, who->uid, who->body->name, &start);
+    gm_rules_start(&control->options->rules, who->uid, who->body->name,
+                   gm_wishes_class(who->body->class), &start);
     expect(control, who, &start, request);
     request->as_is = why_as_is(control, who, &start);
     const enum gm_why unread = read_devices(&machine->binds.devices, view, who, request);
@@ -124,12 +126,13 @@ bool gm_placing_shares(const struct gm_control *control, const struct gm_placing
                        uint32_t *part)
 {
     const struct gm_rules *rules = &control->options->rules;
+    const uint32_t asks = gm_wishes_class(who->body->class);
     struct gm_settings ruled;
     struct gm_start start;
     char text[512];
-    gm_rules_find(rules, who->uid, who->body->name, &ruled, text, sizeof text);
+    gm_rules_find(rules, who->uid, who->body->name, asks, &ruled, text, sizeof text);
     *part = ruled.has & GM_SET_SHARE ? ruled.share : 0;
-    gm_rules_start(rules, who->uid, who->body->name, &start);
+    gm_rules_start(rules, who->uid, who->body->name, asks, &start);
     return start.mps != GM_MPS_UNSAID ? start.mps == GM_MPS_ON
                                       : control->options->space_sharing == 1;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/chunk.h"
+#include "common/classes.h"
 #include "common/size.h"
 #include "common/text.h"
 #include "common/wire.h"
@@ -115,6 +116,19 @@ static int take_command(struct gm_rule *rule, const char *text, char *why, size_
     return 0;
 }
 
+static int take_asks(struct gm_rule *rule, const char *text, char *why, size_t size)
+{
+    if (rule->has_asks) {
+        snprintf(why, size, "asks is said twice");
+        return -EEXIST;
+    }
+    rule->has_asks = gm_class_index(text, &rule->asks);
+    if (rule->has_asks)
+        return 0;
+    snprintf(why, size, "asks: \"%.40s\" is not " GM_CLASS_LIST, text);
+    return -EINVAL;
+}
+
 static int take_total(uint64_t *total, const char *name, const char *text, char *why, size_t size)
 {
     uint64_t bytes = 0;
@@ -164,6 +178,8 @@ static int take_word(struct gm_rule *rule, const char *word, char *why, size_t s
     }
     if (strncmp(word, "unix-group=", 11) == 0)
         return take_group(rule, word + 11, why, size);
+    if (strncmp(word, "asks=", 5) == 0)
+        return take_asks(rule, word + 5, why, size);
     if (strncmp(word, "user-gpu=", 9) == 0)
         return take_total(&rule->totals.gpu, "user-gpu", word + 9, why, size);
     if (strncmp(word, "user-pinned=", 12) == 0)
@@ -179,13 +195,11 @@ static int take_word(struct gm_rule *rule, const char *word, char *why, size_t s
     int error = gm_settings_take(&rule->settings, word, why, size);
     if (error != -ENOENT)
         return error;
-    snprintf(
-        why, size,
-        "\"%.40s\" is neither a condition (user=, unix-group=, command=) nor a setting (class=, "
-        "weight=, "
-        "share=, paused, oversize=, cap=, place=, need=, admit=, mps=) nor a total (user-gpu=, "
-        "user-pinned=)",
-        word);
+    snprintf(why, size,
+             "\"%.40s\" is neither a condition (user=, unix-group=, command=, asks=) nor a setting "
+             "(class=, weight=, share=, paused, oversize=, cap=, place=, need=, admit=, mps=) nor "
+             "a total (user-gpu=, user-pinned=)",
+             word);
     return -EINVAL;
 }
 
@@ -200,6 +214,8 @@ static bool covers(const struct gm_rule *a, const struct gm_rule *b)
     if (a->has_user && (a->is_unknown || !b->has_user || a->uid != b->uid))
         return false;
     if (a->has_group && (a->is_group_unknown || !b->has_group || a->gid != b->gid))
+        return false;
+    if (a->has_asks && (!b->has_asks || a->asks != b->asks))
         return false;
     if (!a->has_command || is_everything(a->command))
         return true;
@@ -292,14 +308,17 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
         if (error)
             return error;
     }
-    if (!rule.has_user && !rule.has_group && !rule.has_command) {
+    if (!rule.has_user && !rule.has_group && !rule.has_command && !rule.has_asks) {
         snprintf(why, why_size,
-                 "for which programs? say user=, unix-group= or command= (command=* is all)");
+                 "for which programs? say user=, unix-group=, command= (command=* is all) or "
+                 "asks=");
         return -EINVAL;
     }
-    if (has_totals(&rule) && rule.has_command && !is_everything(rule.command)) {
+    const bool is_of_users = !rule.has_asks && (!rule.has_command || is_everything(rule.command));
+    if (has_totals(&rule) && !is_of_users) {
         snprintf(why, why_size,
-                 "user-gpu= and user-pinned= are of all programs of a user: say no command=");
+                 "user-gpu= and user-pinned= are of all programs of a user: say no command= and no "
+                 "asks=");
         return -EINVAL;
     }
     if (rule.settings.has == 0 && !has_totals(&rule) && !has_start(&rule)) {
@@ -331,19 +350,21 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
     return 0;
 }
 
-static enum gm_member matches(const struct gm_rule *rule, uid_t uid, const char *name)
+static enum gm_member matches(const struct gm_rule *rule, uid_t uid, const char *name,
+                              uint32_t asks)
 {
-    return rule->has_command && !gm_command_matches(rule->command, name) ? GM_MEMBER_NOT
-                                                                         : is_of(rule, uid);
+    const bool is_other = (rule->has_command && !gm_command_matches(rule->command, name)) ||
+                          (rule->has_asks && rule->asks != asks);
+    return is_other ? GM_MEMBER_NOT : is_of(rule, uid);
 }
 
-void gm_rules_start(const struct gm_rules *rules, uid_t uid, const char *name,
+void gm_rules_start(const struct gm_rules *rules, uid_t uid, const char *name, uint32_t asks,
                     struct gm_start *start)
 {
     *start = (struct gm_start){0};
     for (uint32_t i = 0; i < rules->n; i++) {
         const struct gm_rule *rule = &rules->rule[i];
-        if (matches(rule, uid, name) != GM_MEMBER_IS)
+        if (matches(rule, uid, name, asks) != GM_MEMBER_IS)
             continue;
         start->place = start->place ? start->place : rule->start.place;
         start->need = start->need ? start->need : rule->start.need;
@@ -352,11 +373,12 @@ void gm_rules_start(const struct gm_rules *rules, uid_t uid, const char *name,
     }
 }
 
-const struct gm_rule *gm_rules_match(const struct gm_rules *rules, uid_t uid, const char *name)
+const struct gm_rule *gm_rules_match(const struct gm_rules *rules, uid_t uid, const char *name,
+                                     uint32_t asks)
 {
     for (uint32_t i = 0; i < rules->n; i++) {
         const struct gm_rule *rule = &rules->rule[i];
-        if (rule->settings.has && matches(rule, uid, name) == GM_MEMBER_IS)
+        if (rule->settings.has && matches(rule, uid, name, asks) == GM_MEMBER_IS)
             return rule;
     }
     return NULL;
@@ -410,9 +432,15 @@ char *gm_rule_format(const struct gm_rule *rule, char *text, size_t size)
     char group[GM_COMMAND_MAX + 16] = "";
     if (rule->has_group)
         snprintf(group, sizeof group, "%sunix-group=%s", rule->has_user ? " " : "", rule->group);
-    snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s%s%s%s%s", rule->has_user ? "user=" : "", rule->user,
-             group, (rule->has_user || rule->has_group) && rule->has_command ? " " : "",
-             rule->has_command ? "command=" : "", rule->command, rule->settings.has ? " " : "",
+    char asks[32] = "";
+    if (rule->has_asks)
+        snprintf(asks, sizeof asks, "%sasks=%s",
+                 rule->has_user || rule->has_group || rule->has_command ? " " : "",
+                 gm_class_name(rule->asks));
+    snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s", rule->has_user ? "user=" : "",
+             rule->user, group, (rule->has_user || rule->has_group) && rule->has_command ? " " : "",
+             rule->has_command ? "command=" : "", rule->command, asks,
+             rule->settings.has ? " " : "",
              gm_settings_format(&rule->settings, settings, sizeof settings), place, need, admit,
              mps, gpu, pinned);
     return text;
@@ -450,12 +478,12 @@ static void restrict_to(struct gm_settings *to, const struct gm_settings *by)
 
 /* Whether others say before `sure` what may hold: then *settings is the least of all that. */
 static bool restrict_perhaps(const struct gm_rules *rules, const struct gm_rule *sure, uid_t uid,
-                             const char *name, struct gm_settings *settings)
+                             const char *name, uint32_t asks, struct gm_settings *settings)
 {
     bool is_restricted = false;
     for (const struct gm_rule *rule = rules->rule; rule != (sure ? sure : rules->rule + rules->n);
          rule++) {
-        if (rule->settings.has == 0 || matches(rule, uid, name) != GM_MEMBER_PERHAPS)
+        if (rule->settings.has == 0 || matches(rule, uid, name, asks) != GM_MEMBER_PERHAPS)
             continue;
         restrict_to(settings, &rule->settings);
         is_restricted = true;
@@ -463,15 +491,15 @@ static bool restrict_perhaps(const struct gm_rules *rules, const struct gm_rule 
     return is_restricted;
 }
 
-bool gm_rules_find(const struct gm_rules *rules, uid_t uid, const char *name,
+bool gm_rules_find(const struct gm_rules *rules, uid_t uid, const char *name, uint32_t asks,
                    struct gm_settings *settings, char *text, size_t size)
 {
-    const struct gm_rule *rule = gm_rules_match(rules, uid, name);
+    const struct gm_rule *rule = gm_rules_match(rules, uid, name, asks);
     char said[192];
     *settings = rule ? rule->settings : (struct gm_settings){0};
     if (rule)
         gm_rule_format(rule, text, size);
-    if (restrict_perhaps(rules, rule, uid, name, settings))
+    if (restrict_perhaps(rules, rule, uid, name, asks, settings))
         snprintf(text, size, "unix-group=? %s (the user's groups are not known yet)",
                  gm_settings_format(settings, said, sizeof said));
     return settings->has != 0;

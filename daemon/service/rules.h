@@ -4,11 +4,14 @@
  *
  *   user=alice command=train* class=batch weight=0.5 share=50%
  *
- * A rule has conditions and settings (common/settings.h). All conditions must hold: `user=` is a
- * name or a number, so is `unix-group=`, a group of the system that the program's user belongs to by
- * the user database (users.h), whatever the process says; `command=` a program's name, with *, ? and [...] as in a shell. Only the first
- * rule that matches a program counts, of those that set something. Rules of the command line come before those of the file. A
- * program chooses its own name, so a rule that must bind a user needs `user=`.
+ * A rule has conditions and settings (common/settings.h). All conditions must hold. `user=` is a
+ * name or a number. So is `unix-group=`, a group of the system that the program's user belongs to
+ * by the user database (users.h), whatever the process says. `command=` is a program's name, with
+ * *, ? and [...] as in a shell. `asks=` is the class that its environment asked for when it began
+ * (GPUMUX_CLASS; auto: none that is known). Only the first rule that matches a program counts, of
+ * those that set something. Rules of the command line come before those of the file. A program
+ * chooses its own name and what it asks for, so a rule that must bind a user needs `user=` or
+ * `unix-group=`, and no other condition.
  *
  * A rule for all programs of users can also say what they may have together: `user-gpu=20G` on each
  * GPU, `user-pinned=40G` of pinned memory. Of each the first counts that matches the user.
@@ -41,11 +44,12 @@ struct gm_start {
 };
 
 struct gm_rule {
-    bool has_user, has_group, has_command;
+    bool has_user, has_group, has_command, has_asks;
     bool is_unknown;       /* there is no such user, or no more: it matches nobody */
     bool is_group_unknown; /* likewise */
     uid_t uid;
     gid_t gid;
+    uint32_t asks;                    /* enum gm_sched_class */
     unsigned line;                    /* of the configuration file; 0: of the command line */
     char user[GM_COMMAND_MAX + 1];    /* as it was written */
     char group[GM_COMMAND_MAX + 1];   /* of Unix, likewise */
@@ -67,8 +71,10 @@ struct gm_rules {
 int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *why,
                  size_t why_size);
 
-/* The rule that is surely for a program of `uid` with this name, NULL if there is none. */
-const struct gm_rule *gm_rules_match(const struct gm_rules *rules, uid_t uid, const char *name);
+/* The rule that is surely for a program of `uid` with this name that asks for this class; NULL if
+ * there is none. */
+const struct gm_rule *gm_rules_match(const struct gm_rules *rules, uid_t uid, const char *name,
+                                     uint32_t asks);
 
 /* Whether the system has said which groups the user is of, if rules want to know. */
 bool gm_rules_are_sure(const struct gm_rules *rules, uid_t uid);
@@ -76,11 +82,11 @@ bool gm_rules_are_sure(const struct gm_rules *rules, uid_t uid);
 /* The settings of that rule, and its text. False: there is none. While the user's groups are not
  * known, what bounds a program is the least that may hold: nobody has more because the system is
  * slow to say. */
-bool gm_rules_find(const struct gm_rules *rules, uid_t uid, const char *name,
+bool gm_rules_find(const struct gm_rules *rules, uid_t uid, const char *name, uint32_t asks,
                    struct gm_settings *settings, char *text, size_t size);
 
 /* What holds for such a program when it starts: of each the first rule that says it. */
-void gm_rules_start(const struct gm_rules *rules, uid_t uid, const char *name,
+void gm_rules_start(const struct gm_rules *rules, uid_t uid, const char *name, uint32_t asks,
                     struct gm_start *start);
 
 /* What all programs of `uid` may have together: likewise. */

@@ -22,6 +22,7 @@
 #include "common/sock.h"
 #include "common/visible.h"
 #include "common/wire.h"
+#include "common/wishes.h"
 
 #define GM_PLACE_PATIENCE (500 * GM_SLOW * GM_MS) /* for the answer */
 
@@ -208,8 +209,10 @@ static uint32_t gm_place_ask(int fd, const struct gm_tokens *tokens,
 {
     static uint64_t buffer[GM_WIRE_MAX / sizeof(uint64_t)];
     struct gm_token_entry sent[GM_DEVICES_VISIBLE];
-    struct gm_msg_place place = {
-        .flags = gm_place_flags(), .nodes = gm_nodes(), .need = gm_place_need()};
+    struct gm_msg_place place = {.flags = gm_place_flags(),
+                                 .class = gm_wishes_read_class(secure_getenv),
+                                 .nodes = gm_nodes(),
+                                 .need = gm_place_need()};
     struct gm_wire_message message;
     int fds[GM_WIRE_FDS], n_fds = 0;
 

@@ -1,8 +1,9 @@
 #!/bin/sh
 # --admit fit: a program for which no GPU has room beside the others waits at its start, until one has, or for
-# --patience. Of one user they begin in the order in which they came.
+# --patience. Of one user they begin in the order in which they came. A rule says it of programs that ask for a class.
 export SIMCUDA_DEVICES=2
 . "$(dirname "$0")/lib.sh"
+unset GPUMUX_CLASS
 
 # start NAME NEED ARGUMENT...
 start() {
@@ -62,15 +63,24 @@ kill -KILL "$(pid_of daemon)"
 touch "$dir/end"
 expect_pass last left right
 
-# Not for longer than --patience
-start_daemon --gpu all --admit fit --patience 1s
+# told_to_wait NAME
+told_to_wait() {
+    grep -q "(pid $(pid_of "$1"),\? .*waits until a GPU has room" "$dir/daemon.out"
+}
+
+# Not for longer than --patience; by a rule those that ask for a class, and no others
+start_daemon --gpu all --patience 1s --rule "asks=batch admit=fit"
 start left 150M --until "$dir/again"
 await_ready left
 start right 150M --until "$dir/again"
 await_ready right
+start other 150M
+expect_pass other
 begun=$(date +%s%N)
-start last 150M
+GPUMUX_CLASS=batch start last 150M
 expect_pass last
+told_to_wait last || fail "one that asks for the class was not told to wait"
+told_to_wait other && fail "one that asks for no class was told to wait"
 [ $((($(date +%s%N) - begun) / 1000000)) -ge 1000 ] || fail "it did not wait"
 touch "$dir/again"
 expect_pass left right

@@ -354,6 +354,43 @@ static void test_wishes(void **state)
     assert_int_equal(own, 1);
 }
 
+/* asks= is what a program asked for when it began: what is set later makes no other rule count. */
+static void test_asks(void **state)
+{
+    const struct gm_engine_tuning tuning = {.best_class = GM_CLASS_INTERACTIVE};
+    char text[512];
+    (void)state;
+    engine->config.best_class = GM_CLASS_INTERACTIVE;
+    rule("asks=batch weight=0.5 oversize=host");
+    rule("asks=latency class=batch");
+    rule("asks=auto share=50%");
+    join(0, ALICE, "app", wish(GM_CLASS_BATCH));
+    join(1, ALICE, "app", wish(GM_CLASS_LATENCY)); /* that it may not have: it asked all the same */
+    join(2, ALICE, "app", 0);
+    join(3, ALICE, "app", GM_HELLO_CLASS_UNKNOWN);
+    join(4, ALICE, "app", wish(GM_CLASS_INTERACTIVE));
+    for (unsigned round = 0; round < 2; round++) {
+        assert_int_equal(policy(0).weight, 500);
+        assert_true(clients[0].is_oversize);
+        assert_int_equal(policy(1).weight, GM_SCHED_WEIGHT);
+        assert_int_equal(policy(2).weight, GM_SCHED_WEIGHT);
+        assert_int_equal(policy(2).share, 500);
+        assert_false(clients[2].is_oversize);
+        assert_int_equal(policy(3).share, 500);
+        assert_int_equal(policy(4).share, GM_SCHED_SHARE_ALL);
+        assert_int_equal(class_of(1), GM_CLASS_BATCH);
+        if (round == 0) {
+            assert_int_equal(set_app(0, 0, "class=latency"), 1);
+            assert_int_equal(set_app(0, 2, "class=batch"), 1);
+        }
+        gm_engine_take_tuning(engine, &tuning);
+    }
+    assert_int_equal(class_of(0), GM_CLASS_LATENCY);
+    assert_int_equal(class_of(2), GM_CLASS_BATCH);
+    assert_true(gm_engine_rule_of(engine, 2, GM_SET_SHARE, text, sizeof text));
+    assert_string_equal(text, "asks=auto share=50%");
+}
+
 static struct gm_engine_tuning tuning_now(void)
 {
     return (struct gm_engine_tuning){.best_class = engine->config.best_class};
@@ -493,11 +530,11 @@ static uint64_t cap_of(uint32_t id)
 
 static bool is_late; /* the user database */
 
-static bool rule_late(const struct gm_rules *all, uid_t uid, const char *name,
+static bool rule_late(const struct gm_rules *all, uid_t uid, const char *name, uint32_t asks,
                       struct gm_settings *settings, char *text, size_t size)
 {
     if (!is_late)
-        return gm_rules_find(all, uid, name, settings, text, size);
+        return gm_rules_find(all, uid, name, asks, settings, text, size);
     *settings = (struct gm_settings){
         .has = GM_SET_CLASS | GM_SET_CAP, .class = GM_CLASS_BATCH, .cap = 4ull << 30};
     snprintf(text, size, "perhaps");
@@ -857,13 +894,11 @@ static void test_all_or_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        POLICY(test_first),         POLICY(test_part),
-        POLICY(test_wishes),        POLICY(test_oversize),
-        POLICY(test_own_programs),  POLICY(test_administrators),
-        POLICY(test_evicted),       POLICY(test_evicted_by_rule),
-        POLICY(test_evicted_group), POLICY(test_selections),
-        POLICY(test_all_or_none),   POLICY(test_caps),
-        POLICY(test_late),          POLICY(test_tuning),
+        POLICY(test_first),          POLICY(test_part),       POLICY(test_wishes),
+        POLICY(test_asks),           POLICY(test_oversize),   POLICY(test_own_programs),
+        POLICY(test_administrators), POLICY(test_evicted),    POLICY(test_evicted_by_rule),
+        POLICY(test_evicted_group),  POLICY(test_selections), POLICY(test_all_or_none),
+        POLICY(test_caps),           POLICY(test_late),       POLICY(test_tuning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

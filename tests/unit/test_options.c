@@ -356,10 +356,10 @@ static void test_rules(void **state)
     assert_int_equal(parse("--rule=user=0 command=y weight=2", config, "--rule=user=0 weight=3"),
                      GM_OPTIONS_RUN);
     assert_int_equal(options.rules.n, 4);
-    assert_int_equal(gm_rules_match(&options.rules, 0, "y")->settings.weight, 2000);
-    assert_int_equal(gm_rules_match(&options.rules, 0, "z")->settings.weight, 3000);
-    assert_int_equal(gm_rules_match(&options.rules, 1, "x")->line, 2);
-    assert_null(gm_rules_match(&options.rules, 1, "z"));
+    assert_int_equal(gm_rules_match(&options.rules, 0, "y", GM_CLASS_AUTO)->settings.weight, 2000);
+    assert_int_equal(gm_rules_match(&options.rules, 0, "z", GM_CLASS_AUTO)->settings.weight, 3000);
+    assert_int_equal(gm_rules_match(&options.rules, 1, "x", GM_CLASS_AUTO)->line, 2);
+    assert_null(gm_rules_match(&options.rules, 1, "z", GM_CLASS_AUTO));
 
     char name[] = "gpumuxd", first[] = "--user";
     static char *argv[GM_RULES_MAX + 4];

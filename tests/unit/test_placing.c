@@ -11,14 +11,19 @@
 
 static uint64_t said_need;
 static uint64_t said_family;
+static uint32_t said_class;
 static const void *entries;
 static uint32_t n_entries;
 
 /* Send PLACE with the tokens of `list`; NULL: without a list. */
 static void send_place(int peer, uint32_t flags, uint64_t nodes, const char *list)
 {
-    struct gm_msg_place body = {
-        .flags = flags, .nodes = nodes, .family = said_family, .need = said_need, .name = "tester"};
+    struct gm_msg_place body = {.flags = flags,
+                                .class = said_class,
+                                .nodes = nodes,
+                                .family = said_family,
+                                .need = said_need,
+                                .name = "tester"};
     struct gm_token_entry sent[GM_DEVICES_VISIBLE];
     struct gm_tokens tokens = {.n = 0};
     memset(sent, 0, sizeof sent);
@@ -247,6 +252,53 @@ static void waits_for_room(void **state)
     assert_int_equal(control.waiters.n, 0);
 }
 
+static void must_rule(const char *text)
+{
+    char why[256];
+    if (gm_rules_add(&options.rules, text, options.rules.n + 1, why, sizeof why))
+        fail_msg("%s: %s", text, why);
+}
+
+/* Whether a program that says this class shares by MPS, and its part. */
+static bool shares(uint32_t class, uint32_t *part)
+{
+    const struct gm_msg_place body = {.class = class, .nodes = gm_nodes(), .name = "tester"};
+    const struct gm_placing who = {.pid = getpid(), .uid = getuid(), .body = &body};
+    return gm_placing_shares(&control, &who, part);
+}
+
+/* By the class that a program asks for. One of an older version, and one that says no class that
+ * there is, ask for none. */
+static void class_of_the_program(void **state)
+{
+    static const uint32_t none[] = {0, 1 + GM_CLASS_AUTO, 1 + GM_CLASSES, GM_HELLO_CLASS_UNKNOWN,
+                                    UINT32_MAX};
+    uint32_t part;
+    (void)state;
+    set_machine();
+    engine.next = GM_BIND_NONE;
+    options.patience = 7 * GM_S;
+    options.rules.n = 0;
+    must_rule("asks=batch admit=fit mps=on");
+    must_rule("asks=batch share=25%");
+    must_rule("asks=auto place=off");
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        said_class = none[i];
+        assert_int_equal(waits(0, NULL), 0);
+        assert_int_equal(engine.place.as_is, GM_WHY_BIND_OFF);
+        assert_false(shares(none[i], &part));
+        assert_int_equal(part, 0);
+    }
+    said_class = 1 + GM_CLASS_LATENCY;
+    assert_int_equal(waits(0, NULL), 0);
+    assert_int_equal(engine.place.as_is, GM_WHY_NONE);
+    said_class = 1 + GM_CLASS_BATCH;
+    assert_int_equal(waits(0, NULL), options.patience + GM_MPS_WAIT_NS); /* and shares by MPS */
+    assert_true(shares(said_class, &part));
+    assert_int_equal(part, 250);
+    said_class = 0;
+}
+
 /* So many wait at most; who comes then begins at once. Visitors are not fewer for them. */
 static void few_wait(void **state)
 {
@@ -315,6 +367,7 @@ int main(void)
         SESSION(what_was_said),
         SESSION(needs),
         SESSION(waits_for_room),
+        SESSION(class_of_the_program),
         SESSION(few_wait),
         SESSION(many_start),
         SESSION(hostile),

@@ -37,11 +37,16 @@ static void must_add(const char *text, unsigned line)
         fail_msg("%s: %s", text, why);
 }
 
-/* The line of the rule that matches; 0: none does. */
+/* The line of the rule that matches one that asks for a class; 0: none does. */
+static unsigned match_of(uid_t uid, const char *name, uint32_t asks)
+{
+    const struct gm_rule *rule = gm_rules_match(&rules, uid, name, asks);
+    return rule ? rule->line : 0;
+}
+
 static unsigned match(uid_t uid, const char *name)
 {
-    const struct gm_rule *rule = gm_rules_match(&rules, uid, name);
-    return rule ? rule->line : 0;
+    return match_of(uid, name, GM_CLASS_AUTO);
 }
 
 static int is_root_of_9(uid_t uid, char name[GM_USERS_NAME], struct gm_users_groups *groups)
@@ -79,7 +84,7 @@ static void test_unix_groups_late(void **state)
     must_add("unix-group=902 weight=0.1 user-gpu=1G user-pinned=8G", 4);
 
     assert_false(gm_rules_are_sure(&rules, 3));
-    assert_true(gm_rules_find(&rules, 3, "train-big", &is, text, sizeof text));
+    assert_true(gm_rules_find(&rules, 3, "train-big", GM_CLASS_AUTO, &is, text, sizeof text));
     assert_string_equal(text, "unix-group=? class=batch weight=1 share=50% oversize=refuse cap=8G "
                               "(the user's groups are not known yet)");
     assert_false(is.has & GM_SET_PAUSED); /* no bound of what it may have */
@@ -89,8 +94,8 @@ static void test_unix_groups_late(void **state)
     assert_int_equal(totals.pinned, 9ull << 30);
     assert_true(gm_rules_find_total(&rules, 3, text, sizeof text));
     assert_non_null(strstr(text, "unix-group=901"));
-    assert_true(
-        gm_rules_find(&rules, 4, "chat", &is, text, sizeof text)); /* of whom no rule is sure */
+    assert_true(gm_rules_find(&rules, 4, "chat", GM_CLASS_AUTO, &is, text,
+                              sizeof text)); /* of whom no rule is sure */
     assert_int_equal(is.weight, 100);
     gm_rules_totals(&rules, 4, &totals);
     assert_int_equal(totals.gpu, 1ull << 30);
@@ -101,12 +106,12 @@ static void test_unix_groups_late(void **state)
         usleep(1000);
     assert_true(gm_rules_are_sure(&rules, 3));
     assert_int_equal(match(3, "train-big"), 1);
-    assert_true(gm_rules_find(&rules, 3, "train-big", &is, text, sizeof text));
+    assert_true(gm_rules_find(&rules, 3, "train-big", GM_CLASS_AUTO, &is, text, sizeof text));
     assert_int_equal(is.has, GM_SET_WEIGHT | GM_SET_OVERSIZE);
     assert_int_equal(is.weight, 4000);
     gm_rules_totals(&rules, 3, &totals);
     assert_int_equal(totals.gpu, 40ull << 30);
-    assert_false(gm_rules_find(&rules, 4, "chat", &is, text, sizeof text));
+    assert_false(gm_rules_find(&rules, 4, "chat", GM_CLASS_AUTO, &is, text, sizeof text));
     gm_users_ask_by(NULL);
 }
 
@@ -156,11 +161,11 @@ static void test_start(void **state)
     must_add("command=train* class=batch place=off", 1);
     must_add("user=1234 need=1.5G admit=fit", 2);
     must_add("command=* place=order need=4G", 3);
-    gm_rules_start(&rules, 1234, "train-big", &start);
+    gm_rules_start(&rules, 1234, "train-big", GM_CLASS_AUTO, &start);
     assert_int_equal(start.place, GM_PLACE_OFF);
     assert_int_equal(start.need, 3ull << 29);
     assert_int_equal(start.admit, GM_ADMIT_FIT);
-    gm_rules_start(&rules, 7, "chat", &start);
+    gm_rules_start(&rules, 7, "chat", GM_CLASS_AUTO, &start);
     assert_int_equal(start.place, GM_PLACE_ORDER);
     assert_int_equal(start.need, 4ull << 30);
     assert_int_equal(start.admit, GM_ADMIT_UNSAID);
@@ -171,9 +176,9 @@ static void test_start(void **state)
     must_add("user=8 command=small* mps=off", 5);
     must_add("user=8 mps=on", 6);
     assert_int_equal(add("user=8 command=none mps=on", 7), -EEXIST);
-    gm_rules_start(&rules, 8, "small", &start);
+    gm_rules_start(&rules, 8, "small", GM_CLASS_AUTO, &start);
     assert_int_equal(start.mps, GM_MPS_NOT);
-    gm_rules_start(&rules, 8, "other", &start);
+    gm_rules_start(&rules, 8, "other", GM_CLASS_AUTO, &start);
     assert_int_equal(start.mps, GM_MPS_ON);
     assert_int_equal(match(1234, "chat"), 0); /* those set nothing of a program that runs */
     assert_int_equal(match(1234, "train-big"), 1);
@@ -188,6 +193,37 @@ static void test_start(void **state)
     assert_int_equal(add("user=7 need=1K", 4), -ERANGE);
     assert_int_equal(add("user=7 need=1G need=1G", 4), -EEXIST);
     assert_int_equal(add("user=7 command=x need=1G", 4), -EEXIST); /* the third matches all */
+}
+
+/* asks= is the class that a program asks for; auto: it asks for none. */
+static void test_asks(void **state)
+{
+    struct gm_settings is;
+    struct gm_start start;
+    char text[512];
+    (void)state;
+    must_add("asks=batch admit=fit mps=on", 1);
+    must_add("command=train* asks=batch weight=0.5", 2);
+    must_add("asks=auto user=7 share=50%", 3);
+    must_add("asks=latency class=interactive admit=now", 4);
+    assert_int_equal(match_of(7, "train-big", GM_CLASS_BATCH), 2);
+    assert_int_equal(match_of(7, "train-big", GM_CLASS_AUTO), 3);
+    assert_int_equal(match_of(8, "train-big", GM_CLASS_AUTO), 0);
+    assert_int_equal(match_of(7, "chat", GM_CLASS_BATCH), 0); /* the first sets nothing of it */
+    assert_int_equal(match_of(7, "chat", GM_CLASS_LATENCY), 4);
+    assert_int_equal(match_of(7, "chat", GM_CLASS_INTERACTIVE), 0);
+    assert_true(gm_rules_find(&rules, 8, "train", GM_CLASS_BATCH, &is, text, sizeof text));
+    assert_string_equal(text, "command=train* asks=batch weight=0.5");
+    assert_int_equal(is.weight, 500);
+    gm_rules_start(&rules, 8, "chat", GM_CLASS_BATCH, &start);
+    assert_int_equal(start.admit, GM_ADMIT_FIT);
+    assert_int_equal(start.mps, GM_MPS_ON);
+    gm_rules_start(&rules, 8, "chat", GM_CLASS_AUTO, &start);
+    assert_int_equal(start.admit, GM_ADMIT_UNSAID);
+    assert_int_equal(start.mps, GM_MPS_UNSAID);
+    gm_rules_start(&rules, 8, "chat", GM_CLASS_LATENCY, &start);
+    assert_int_equal(start.admit, GM_ADMIT_NOW);
+    assert_int_equal(start.mps, GM_MPS_UNSAID);
 }
 
 static void test_conditions(void **state)
@@ -209,7 +245,7 @@ static void test_conditions(void **state)
     assert_int_equal(match(0, "anything"), 5);
     assert_int_equal(rules.rule[4].settings.weight, 2000);
     assert_int_equal(rules.rule[4].settings.has, GM_SET_CLASS | GM_SET_WEIGHT);
-    assert_int_equal(gm_rules_match(&rules, 1235, "train-x")->settings.weight, 500);
+    assert_int_equal(gm_rules_match(&rules, 1235, "train-x", GM_CLASS_AUTO)->settings.weight, 500);
 }
 
 /* What all programs of a user may have together is said of users alone, beside what is said of
@@ -243,7 +279,10 @@ static void test_totals(void **state)
     } wrong[] = {
         {"user=1234 user-gpu=5G", "can match nothing: the rule on line 1 matches all of these"},
         {"user=9 user-gpu=5G", "can match nothing: the rule on line 4"},
-        {"command=train* user-gpu=5G", "are of all programs of a user: say no command="},
+        {"command=train* user-gpu=5G",
+         "are of all programs of a user: say no command= and no asks="},
+        {"user=9 asks=batch user-gpu=5G", "say no command= and no asks="},
+        {"asks=auto command=* user-pinned=5G", "say no command= and no asks="},
         {"user=9 user-gpu=0", "user-gpu: \"0\" is out of range: 2M or more"},
         {"user=9 user-pinned=all", "user-pinned: \"all\" is not a size (for example 20G)"},
         {"user=9 user-pinned=2G user-pinned=3G", "user-pinned is said twice"},
@@ -288,7 +327,7 @@ static void test_mistakes(void **state)
         {"user=1 share=120%", "out of range"},
         {"user=1 share=50", "is not a percentage"},
         {"user=1 nice=3",
-         "\"nice=3\" is neither a condition (user=, unix-group=, command=) nor a setting"},
+         "\"nice=3\" is neither a condition (user=, unix-group=, command=, asks=) nor a setting"},
         {"user=1 batch", "\"batch\" is neither"},
         {"user=1 class = batch", "\"class\" is neither"},
         {"user= class=batch", "there is no user \"\""},
@@ -298,6 +337,11 @@ static void test_mistakes(void **state)
         {"user=1 user=2 class=batch", "user is said twice"},
         {"command=a command=b class=batch", "command is said twice"},
         {"user=1 class=batch class=auto", "class is said twice"},
+        {"asks=batch", "sets nothing"},
+        {"asks=batch asks=batch weight=2", "asks is said twice"},
+        {"asks= weight=2", "asks: \"\" is not auto, latency, interactive or batch"},
+        {"asks=Batch weight=2", "asks: \"Batch\" is not auto, latency, interactive or batch"},
+        {"asks=255 weight=2", "asks: \"255\" is not auto"},
         {"command= class=batch", "no program has an empty name"},
         {"command=/usr/bin/python3 class=batch", "without its folder"},
         {"command=0123456789012345678901234567890123456789012345678901234567890123 paused",
@@ -358,6 +402,17 @@ static void test_hidden(void **state)
         {"command=** class=batch", "command=?* class=batch", -EEXIST},
         {"user=1 command=* class=batch", "user=1 paused", -EEXIST},
         {"user=1 command=* class=batch", "command=* paused", 0},
+        {"asks=batch weight=2", "asks=batch share=50%", -EEXIST},
+        {"asks=batch weight=2", "user=1 command=x asks=batch paused", -EEXIST},
+        {"user=1 weight=2", "user=1 asks=batch paused", -EEXIST},
+        {"command=* weight=2", "asks=auto paused", -EEXIST},
+        {"asks=batch weight=2", "asks=latency weight=2", 0},
+        {"asks=auto weight=2", "command=* weight=2", 0}, /* not all say nothing */
+        {"user=1 asks=batch weight=2", "user=1 weight=2", 0},
+        {"user=1 asks=batch weight=2", "asks=batch weight=2", 0},
+        {"command=x asks=batch weight=2", "asks=batch weight=2", 0},
+        {"asks=batch admit=fit", "asks=batch weight=2", 0}, /* says something else */
+        {"asks=batch admit=fit", "command=x asks=batch admit=now", -EEXIST},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         set_up(NULL);
@@ -373,7 +428,7 @@ static void test_hidden(void **state)
     set_up(NULL);
     must_add("user=1 class=batch", 0);
     must_add("user=1 class=latency", 4);
-    assert_int_equal(gm_rules_match(&rules, 1, "x")->settings.class, GM_CLASS_BATCH);
+    assert_int_equal(gm_rules_match(&rules, 1, "x", GM_CLASS_AUTO)->settings.class, GM_CLASS_BATCH);
     assert_int_equal(add("user=1 class=auto", 0), -EEXIST);
     assert_string_equal(why, "can match nothing: rule number 1 matches all of these programs");
 }
@@ -394,10 +449,14 @@ static void test_format(void **state)
 {
     (void)state;
     static const char *const texts[] = {
-        "user=12 command=py* class=batch weight=0.5 share=50% paused", "command=x paused=no",
-        "user=0 class=latency"};
+        "user=12 command=py* class=batch weight=0.5 share=50% paused",
+        "command=x paused=no",
+        "user=0 class=latency",
+        "asks=batch admit=fit mps=on",
+        "user=13 unix-group=900 command=py* asks=latency class=interactive place=off",
+        "unix-group=901 asks=auto weight=2"};
     char text[512];
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         must_add(texts[i], i + 1);
         assert_string_equal(gm_rule_format(&rules.rule[i], text, sizeof text), texts[i]);
     }
@@ -407,6 +466,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_conditions, set_up),
+        cmocka_unit_test_setup(test_asks, set_up),
         cmocka_unit_test_setup(test_start, set_up),
         cmocka_unit_test_setup(test_unix_groups, set_up),
         cmocka_unit_test_setup(test_unix_groups_late, set_up),

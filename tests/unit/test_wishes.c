@@ -42,6 +42,33 @@ static void expect_cap(struct gm_msg_hello hello, uint64_t mib)
     assert_int_equal(hello.cap_is, mib == 0 ? GM_HELLO_CAP_UNSAID : GM_HELLO_CAP_FOREIGN);
 }
 
+/* HELLO and PLACE say a class by the same numbers. */
+static void test_class(void **state)
+{
+    static const struct {
+        const char *word;
+        uint32_t said;
+        enum gm_sched_class asks;
+    } cases[] = {
+        {"", 0, GM_CLASS_AUTO},
+        {"auto", 1 + GM_CLASS_AUTO, GM_CLASS_AUTO},
+        {"latency", 1 + GM_CLASS_LATENCY, GM_CLASS_LATENCY},
+        {"batch", 1 + GM_CLASS_BATCH, GM_CLASS_BATCH},
+        {"Batch", GM_HELLO_CLASS_UNKNOWN, GM_CLASS_AUTO},
+        {"batch ", GM_HELLO_CLASS_UNKNOWN, GM_CLASS_AUTO},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct gm_msg_hello hello = READ("GPUMUX_CLASS", cases[i].word);
+        assert_int_equal(hello.class, cases[i].said);
+        assert_int_equal(gm_wishes_read_class(get), cases[i].said);
+        assert_int_equal(gm_wishes_class(hello.class), cases[i].asks);
+    }
+    assert_int_equal(READ("A", "1").class, 0);
+    assert_int_equal(gm_wishes_class(1 + GM_CLASSES), GM_CLASS_AUTO);
+    assert_int_equal(gm_wishes_class(UINT32_MAX), GM_CLASS_AUTO);
+}
+
 static void test_weight(void **state)
 {
     (void)state;
@@ -50,8 +77,10 @@ static void test_weight(void **state)
     assert_int_equal(READ("GPUMUX_WEIGHT", "0.5").weight, 500);
     assert_int_equal(READ("GPUMUX_WEIGHT", "10").weight, 10000);
     static const char *const bad[] = {
-        "x", "0", "0.05", "11", "-1", "1e3", "1 2",
-        "1000000000000000000000000000000000000000000000000000000000000000000000"};
+        "x",    "0",
+        "0.05", "11",
+        "-1",   "1e3",
+        "1 2",  "1000000000000000000000000000000000000000000000000000000000000000000000"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(READ("GPUMUX_WEIGHT", bad[i]).weight, GM_HELLO_WEIGHT_UNKNOWN);
     assert_null(gm_wishes_wrong_weight(0));
@@ -110,6 +139,7 @@ static void test_what_is_no_size(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_class),
         cmocka_unit_test(test_weight),
         cmocka_unit_test(test_of_the_devices_that_are_meant),
         cmocka_unit_test(test_without_numbers_all_are_meant),

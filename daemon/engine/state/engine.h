@@ -51,8 +51,9 @@ struct gm_engine_outlet {
      * session ends likewise; returns a descriptor of the connection, which hangs up with the last
      * copy. -1: there is none, and the end of the session follows. NULL: as if there were none. */
     int (*keep)(struct gm_session *session);
-    /* The settings of the rule for a program, and the rule as it was written. False: none. */
-    bool (*rule)(const struct gm_rules *rules, uid_t uid, const char *name,
+    /* The settings of the rule for a program that asks for a class (enum gm_sched_class), and the
+     * rule as it was written. False: none. */
+    bool (*rule)(const struct gm_rules *rules, uid_t uid, const char *name, uint32_t asks,
                  struct gm_settings *settings, char *text, size_t size);
     /* What all programs of a user may have together. */
     void (*totals)(const struct gm_rules *rules, uid_t uid, struct gm_user_totals *totals);

@@ -6,8 +6,15 @@
  */
 #include "daemon/engine/step/rules.h"
 
+#include "common/wishes.h"
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/step/caps.h"
+
+/* The class that it asked for when it began, whatever was set since. */
+static uint32_t asks_of(const struct gm_app *app)
+{
+    return gm_wishes_class(app->client->wishes.class);
+}
 
 /* What a rule says of it. Of a program that has a part of the multiprocessors, share= is that part:
  * its time has no limit beside. False: no rule does. */
@@ -17,7 +24,8 @@ static bool find_rule(const struct gm_engine *engine, const struct gm_app *app,
     *ruled = (struct gm_settings){0};
     text[0] = '\0';
     if (!engine->config.rules ||
-        !engine->config.outlet.rule(engine->config.rules, app->uid, app->name, ruled, text, size))
+        !engine->config.outlet.rule(engine->config.rules, app->uid, app->name, asks_of(app), ruled,
+                                    text, size))
         return false;
     if (app->policy.has_part)
         ruled->has &= ~(uint32_t)GM_SET_SHARE;
@@ -43,7 +51,8 @@ bool gm_engine_rule_of(const struct gm_engine *engine, uint32_t id, uint32_t set
     const bool is_ruled =
         (app->policy.admin.has & ~app->policy.own.has & ~app->policy.said & setting) &&
         engine->config.rules && engine->config.outlet.rule &&
-        engine->config.outlet.rule(engine->config.rules, app->uid, app->name, &ruled, text, size) &&
+        engine->config.outlet.rule(engine->config.rules, app->uid, app->name, asks_of(app), &ruled,
+                                   text, size) &&
         (ruled.has & setting) && (setting != GM_SET_CAP || ruled.cap == app->policy.admin.cap);
     if (!is_ruled)
         text[0] = '\0';

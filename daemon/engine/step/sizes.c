@@ -5,6 +5,7 @@
  */
 #include "daemon/engine/step/sizes.h"
 
+#include "common/wishes.h"
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/reclaim.h"
 #include "daemon/engine/step/settings.h"
@@ -43,7 +44,8 @@ void gm_engine_judge_oversize(const struct gm_engine *engine, struct gm_client *
     struct gm_settings admin = {0}, own;
     char text[512];
     if (engine->config.rules)
-        engine->config.outlet.rule(engine->config.rules, client->uid, client->name, &admin, text,
+        engine->config.outlet.rule(engine->config.rules, client->uid, client->name,
+                                   gm_wishes_class(client->wishes.class), &admin, text,
                                    sizeof text);
     if (!gm_engine_read_oversize(client->wishes.oversize, &own) ||
         (!client->is_admin && gm_engine_forbids_oversize(&admin, &own)))

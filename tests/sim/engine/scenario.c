@@ -40,13 +40,14 @@ static const char *user_name(uid_t uid, char name[64])
     return name;
 }
 
-static bool rule(const struct gm_rules *rules, uid_t uid, const char *name,
+static bool rule(const struct gm_rules *rules, uid_t uid, const char *name, uint32_t asks,
                  struct gm_settings *settings, char *text, size_t size)
 {
     static const char behind[] = "program";
     const uint8_t says = machine.rule[strtoul(name + sizeof behind - 1, NULL, 10)];
     (void)rules;
     (void)uid;
+    (void)asks;
     if (says == 0)
         return false;
     *settings = (struct gm_settings){.has = GM_SET_OVERSIZE, .is_oversize = says == 2};
