@@ -4,6 +4,7 @@
 export SIMCUDA_DEVICES=2
 . "$(dirname "$0")/lib.sh"
 unset GPUMUX_CLASS
+without_keeper # two programs whose daemon is lost would wait for the next one
 
 # start NAME NEED ARGUMENT...
 start() {
