@@ -10,6 +10,7 @@ listed=$(grep -v '^#' "$SOURCE/tests/unit/threaded.txt" | tr ' ' '\n')
 }
 code=0
 for test in $found; do
+    [ -f "$SOURCE/tests/unit/test_$test.c" ] || continue # of an older build
     echo "$listed" | grep -qx "$test" || {
         echo "FAILED: test_$test can start a thread, and tests/unit/threaded.txt does not name it"
         code=1
