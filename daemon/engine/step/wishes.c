@@ -41,7 +41,7 @@ static bool may_wish(struct gm_engine *engine, uint32_t id, const struct gm_sett
 
 static void take_class(struct gm_engine *engine, uint32_t id, uint32_t wish)
 {
-    const struct gm_settings said = {.has = GM_SET_CLASS, .class = (uint8_t)(wish - 1)};
+    const struct gm_settings said = {.has = GM_SET_CLASS, .class = (uint8_t)gm_wishes_class(wish)};
     const char *wrong = gm_wishes_wrong_class(wish);
     char text[64];
     if (wrong) {
