@@ -3,7 +3,7 @@
  * open. Times are in microseconds. A GPU is a process there; its programs, its switches and each
  * direction of copies are threads. Called by trace.c; calls tracks.c.
  */
-#include "daemon/ctl/trace.h"
+#include "daemon/ctl/tracks.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

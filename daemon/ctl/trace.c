@@ -1,10 +1,8 @@
 /*
  * mux-ctl trace: records what the daemon tells of its work, as lines of trace/trace.h, and writes
- * such a file, or one of gpumuxd --record, as JSON trace events or as a page. Calls ask.c,
- * tracks.c, export.c, report.c, replace.c and say.c.
+ * such a file, or one of gpumuxd --record, as JSON trace events. Calls ask.c, tracks.c, export.c,
+ * replace.c and say.c.
  */
-#include "daemon/ctl/trace.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -17,6 +15,7 @@
 #include "common/clock.h"
 #include "common/nearest.h"
 #include "daemon/ctl/ctl.h"
+#include "daemon/ctl/tracks.h"
 
 #define LOOK_NS (100 * GM_MS) /* between two questions */
 
@@ -156,7 +155,7 @@ static int record(const struct mux_options *options, const char *path)
     return mux_written("what was recorded");
 }
 
-/* ---- export, report ---- */
+/* ---- export ---- */
 
 static bool is_same(const char *path, const char *other)
 {
@@ -165,8 +164,7 @@ static bool is_same(const char *path, const char *other)
            one.st_ino == two.st_ino;
 }
 
-static int convert(const struct mux_options *options, const char *path,
-                   bool (*write_tracks)(FILE *file, const struct mux_tracks *tracks))
+static int export_to_json(const struct mux_options *options, const char *path)
 {
     struct mux_tracks tracks;
     struct mux_file new;
@@ -182,7 +180,7 @@ static int convert(const struct mux_options *options, const char *path,
         cannot_write(options->output, errno);
         goto out;
     }
-    const bool is_good = write_tracks(file, &tracks);
+    const bool is_good = mux_export_tracks(file, &tracks);
     const bool is_whole =
         options->output ? mux_end_file(&new, is_good) : fflush(stdout) == 0 && !ferror(stdout);
     if (!is_good)
@@ -198,20 +196,22 @@ out:
 
 int mux_trace(const struct mux_options *options)
 {
-    static const char *const words[] = {"record", "export", "report"};
+    static const char *const words[] = {"record", "export"};
     const char *word = options->words[0];
     struct gm_nearest nearest;
     size_t what = 0;
     gm_nearest_begin(&nearest, word ? word : "", word ? strlen(word) : 0);
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < 2; i++)
         gm_nearest_look(&nearest, words[i]);
-    while (word && what < 3 && strcmp(word, words[what]) != 0)
+    while (word && what < 2 && strcmp(word, words[what]) != 0)
         what++;
-    if (!word || what == 3) {
-        if (word && nearest.best)
+    if (!word || what == 2) {
+        if (word && strcmp(word, "report") == 0) /* until 0.2: what it was */
+            mux_complain("trace: report is gone: say export, and open its JSON in ui.perfetto.dev");
+        else if (word && nearest.best)
             mux_complain("trace: \"%.60s\": did you mean %s?", word, nearest.best);
         else
-            mux_complain("trace: say record, export or report, and a file");
+            mux_complain("trace: say record or export, and a file");
         return MUX_FAILED;
     }
     if (!options->words[1] || options->words[2]) {
@@ -224,5 +224,5 @@ int mux_trace(const struct mux_options *options)
     }
     if (what == 0)
         return record(options, options->words[1]);
-    return convert(options, options->words[1], what == 1 ? mux_export_tracks : mux_report_tracks);
+    return export_to_json(options, options->words[1]);
 }

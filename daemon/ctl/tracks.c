@@ -80,51 +80,10 @@ static enum mux_does does_now(const struct mux_traced *app)
     }
 }
 
-static bool is_turn(enum mux_does does)
-{
-    return does == MUX_DOES_RUNNING || does == MUX_DOES_OPEN || does == MUX_DOES_DRAINING;
-}
-
-static bool is_wait(enum mux_does does)
-{
-    return does == MUX_DOES_WAITING || does == MUX_DOES_PARKED || does == MUX_DOES_LOADING;
-}
-
-static void note_length(struct reader *r, bool is_wait, uint32_t index, uint64_t since)
-{
-    struct mux_length *length = is_wait ? MORE(r, waits) : MORE(r, turns);
-    if (length)
-        *length = (struct mux_length){.app = index, .ns = r->entry.now - since, .at = r->entry.now};
-}
-
 /* What was so before the trace, and is told at its begin. */
 static bool is_at_first(const struct reader *r)
 {
     return r->to->is_part && r->entry.now == r->to->begin;
-}
-
-/* A turn, and a wait, have several parts. What began before the trace has no length. */
-static void count_turns(struct reader *r, uint32_t index, enum mux_does does)
-{
-    struct mux_traced *app = &r->to->apps[index];
-    const bool is_first = is_at_first(r);
-    if (is_turn(does) && app->turn_at == 0) {
-        app->turn_at = r->entry.now + 1; /* never 0 */
-        app->is_turn_cut = is_first;
-        app->turns += !is_first;
-    } else if (!is_turn(does) && app->turn_at > 0) {
-        if (!app->is_turn_cut)
-            note_length(r, false, index, app->turn_at - 1);
-        app->turn_at = 0;
-    }
-    if (is_wait(does) && app->wait_at == 0) {
-        app->wait_at = r->entry.now + 1;
-        app->is_wait_cut = is_first;
-    } else if (!is_wait(does) && app->wait_at > 0) {
-        if (!app->is_wait_cut && is_turn(does))
-            note_length(r, true, index, app->wait_at - 1);
-        app->wait_at = 0;
-    }
 }
 
 /* It may do something else now, since `at`. */
@@ -141,11 +100,9 @@ static void look(struct reader *r, uint32_t index, uint64_t at)
         if (span)
             *span =
                 (struct mux_span){.app = index, .does = app->does, .begin = app->since, .end = at};
-        app->does_ns[app->does] += at - app->since;
     }
     app->does = does;
     app->since = at;
-    count_turns(r, index, does);
 }
 
 static uint32_t add_app(struct reader *r, uint32_t id)
@@ -255,10 +212,8 @@ static void take_parked(struct reader *r)
     if (index == NOBODY)
         return;
     r->to->apps[index].is_parked = true;
-    if (!is_at_first(r)) {
-        r->to->apps[index].parks++;
+    if (!is_at_first(r))
         take_event(r, MORE(r, parks), true);
-    }
     look(r, index, r->entry.now);
 }
 
@@ -306,8 +261,6 @@ static void take_view(struct reader *r)
     case GM_TRACE_ROW_SAID:
     case GM_TRACE_ROW_LOST:
         take_event(r, MORE(r, events), view->row != GM_TRACE_ROW_LOST);
-        if (view->row == GM_TRACE_ROW_REFUSED && r->last < r->to->n_apps)
-            r->to->apps[r->last].refused += view->number[1];
         break;
     default:
         break;
@@ -397,9 +350,7 @@ bool mux_read_tracks(const char *path, struct mux_tracks *tracks)
     const bool is_good = read_lines(&r, file, path);
     fclose(file);
     for (uint32_t i = 0; is_good && i < tracks->n_apps; i++) {
-        struct mux_traced *app = &tracks->apps[i];
-        app->is_turn_cut = app->is_wait_cut = true; /* it does not end here */
-        if (app->is_live)
+        if (tracks->apps[i].is_live)
             end_app(&r, i);
     }
     if (r.is_short && is_good)
@@ -417,6 +368,4 @@ void mux_free_tracks(struct mux_tracks *tracks)
     free(tracks->events);
     free(tracks->parks);
     free(tracks->tiers);
-    free(tracks->turns);
-    free(tracks->waits);
 }

@@ -1,12 +1,15 @@
 /*
  * A recorded trace (trace/trace.h) as tracks: what each program did when, switches, copies, tiers.
- * Called by the writers of mux-ctl trace: export.c and report.c. Calls trace/ and say.c.
+ * Called by export.c. Calls trace/ and say.c.
  *
  * Times are in nanoseconds of the daemon's clock, sizes in bytes. The file can be anything: what is
  * here is within the trace's time, and texts are legal.
  */
 #ifndef GM_DAEMON_CTL_TRACKS_H
 #define GM_DAEMON_CTL_TRACKS_H
+
+#include <stdbool.h>
+#include <stdio.h>
 
 #include "daemon/trace/trace.h"
 
@@ -34,15 +37,11 @@ struct mux_traced {
     uint32_t id;  /* the daemon's number; another program may have it later */
     uint64_t pid, uid;
     char name[GM_TRACE_TEXT];
-    uint64_t does_ns[MUX_DOES_N];
-    uint64_t turns, parks, refused;
     /* While the trace is read. */
     bool is_live, wants, is_parked;
     int state; /* word of GM_TRACE_ROW_STATE; -1: not told yet */
     enum mux_does does;
     uint64_t since;                /* it does */
-    uint64_t turn_at, wait_at;     /* since when; 0: not */
-    bool is_turn_cut, is_wait_cut; /* ... it began before the trace */
 };
 
 struct mux_span {
@@ -71,11 +70,6 @@ struct mux_tiers {
     uint64_t at, bytes[5]; /* in the order of the row's numbers */
 };
 
-struct mux_length { /* of a whole turn, or a whole wait, until `at` */
-    uint32_t app;
-    uint64_t ns, at;
-};
-
 struct mux_tracks {
     bool is_part;
     uint64_t begin, end;
@@ -89,14 +83,16 @@ struct mux_tracks {
     struct mux_copies *copies;
     struct mux_event *switches, *events, *parks;
     struct mux_tiers *tiers;
-    struct mux_length *turns, *waits;
-    uint32_t n_gpus, n_apps, n_spans, n_copies, n_switches, n_events, n_parks, n_tiers, n_turns,
-        n_waits;
+    uint32_t n_gpus, n_apps, n_spans, n_copies, n_switches, n_events, n_parks, n_tiers;
 };
 
 /* Read the file. False, after one line: it cannot be read, or is no trace. Free it even then. */
 bool mux_read_tracks(const char *path, struct mux_tracks *tracks);
 void mux_free_tracks(struct mux_tracks *tracks);
+
+/* export.c: write them as JSON trace events. False: out of memory. What of it cannot be written,
+ * `file` knows. */
+bool mux_export_tracks(FILE *file, const struct mux_tracks *tracks);
 
 const char *mux_does_text(enum mux_does does);
 /* "alice", or the number. Returns `text`. */

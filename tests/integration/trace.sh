@@ -1,6 +1,6 @@
 #!/bin/sh
 # mux-ctl trace: what is recorded of programs that take turns has their turns, switches, copies and tiers as the log and the status
-# have them; export and report have all of that, as Python's own parsers read it. The same of gpumuxd --record.
+# have them; the export has all of that, as Python's own parsers read it. The same of gpumuxd --record.
 . "$(dirname "$0")/lib.sh"
 command -v python3 > /dev/null || skip "no python3"
 check=$(cd "$(dirname "$0")" && pwd)/trace.py
@@ -34,13 +34,12 @@ await record
 
 for trace in part whole; do
     "$ctl" trace export "$dir/$trace.trace" > "$dir/$trace.json" || fail "export of $trace ended with $?"
-    "$ctl" trace report "$dir/$trace.trace" -o "$dir/$trace.html" || fail "report of $trace ended with $?"
-    python3 "$check" $trace "$dir/$trace.trace" "$dir/$trace.json" "$dir/$trace.html" "$dir/log.json" "$dir/status.json" \
+    python3 "$check" $trace "$dir/$trace.trace" "$dir/$trace.json" "$dir/log.json" "$dir/status.json" \
         "$(pid_of one)" "$(pid_of two)" > "$dir/checked" 2>&1 || fail "$trace: $(tail -n 3 "$dir/checked")"
     say "$trace: $(cat "$dir/checked")"
 done
-"$ctl" trace report "$dir/short.trace" > "$dir/short.html" || fail "the report of a second without programs ended with $?"
+"$ctl" trace export "$dir/short.trace" > "$dir/short.json" || fail "the export of a second without programs ended with $?"
 "$BUILD/tests/sim/sim_sched" --replay "$dir/whole.trace" > "$dir/replay.out" 2>&1 || fail "it is not replayed: $(cat "$dir/replay.out")"
 ! "$BUILD/tests/sim/sim_sched" --replay "$dir/part.trace" > "$dir/replay.out" 2>&1 && grep -q 'begins in the middle' "$dir/replay.out" ||
     fail "a part is replayed: $(cat "$dir/replay.out")"
-[ -z "${KEEP:-}" ] || cp "$dir"/*.trace "$dir"/*.json "$dir"/*.html "$KEEP"
+[ -z "${KEEP:-}" ] || cp "$dir"/*.trace "$dir"/*.json "$KEEP"
