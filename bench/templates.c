@@ -3,7 +3,7 @@
  *
  *   templates PROFILE [--launches N] [--json FILE]
  *
- * Each launch is of a kernel of the profile, such as one of profiles/, drawn at random, with
+ * Each launch is of a kernel of the profile, such as one that is shipped, drawn at random, with
  * arguments and dimensions drawn at random, and evaluates all of the kernel's templates, as
  * shim/observe does. "usual" is the mean of all launches, in one loop. The percentiles are of
  * launches that are timed one by one; a look at the clock, also shown, is in them.

@@ -6,7 +6,7 @@
 set -u
 build=$(cd "${1:?usage: slurm.sh BUILD [USER]}" && pwd) || exit 2
 user=${2:-root}
-[ -f "$build/spank/spank.so" ] || { echo "slurm: this build has no plugin: install libslurm-dev before" && exit 2; }
+[ -f "$build/packaging/slurm/spank.so" ] || { echo "slurm: this build has no plugin: install libslurm-dev before" && exit 2; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/gm-slurm.XXXXXX") || exit 2
 pids=
 clean_up() {
@@ -26,7 +26,7 @@ worker=$build/tests/programs/gm_worker
 
 # plugin ARGUMENT...: what plugstack.conf says of it.
 plugin() {
-    echo "optional $build/spank/spank.so $*" > "$work/plugstack.conf"
+    echo "optional $build/packaging/slurm/spank.so $*" > "$work/plugstack.conf"
 }
 
 # expect FILE LINE...: it has them.

@@ -254,7 +254,7 @@ static int profile_program(const struct mux_options *options)
         return MUX_FAILED;
     }
     mux_name(options->words, name);
-    if (!mux_find(LIBRARY, "../profiler/" LIBRARY, "GPUMUX_PROFILE_LIB", library) ||
+    if (!mux_find(LIBRARY, "../shim/profiler/" LIBRARY, "GPUMUX_PROFILE_LIB", library) ||
         !place_of(options, name, path) || !make_place(options, folder))
         return MUX_FAILED;
     int code = run(options->words, library, folder, &is_run);

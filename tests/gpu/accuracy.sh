@@ -11,7 +11,7 @@ umask 022
 here=$(cd "$(dirname "$0")" && pwd) || exit 2
 build=$(cd "${1:?usage: accuracy.sh BUILD [SANITIZER]}" && pwd) || exit 2
 ctl=$build/daemon/mux-ctl
-library=$build/profiler/libgpumux-profile.so
+library=$build/shim/profiler/libgpumux-profile.so
 out=${OUT:-$(mktemp -d)}
 limit=${LIMIT:-300}
 begun=$(date +%s)

@@ -12,7 +12,7 @@ umask 022 # a profile that a group may write is not read
 here=$(cd "$(dirname "$0")" && pwd) || exit 2
 build=$(cd "${1:?usage: profile.sh BUILD-DIR [SANITIZER]}" && pwd) || exit 2
 ctl=$build/daemon/mux-ctl
-library=$build/profiler/libgpumux-profile.so
+library=$build/shim/profiler/libgpumux-profile.so
 out=${OUT:-$(mktemp -d)}
 PATH=$PATH:/usr/local/cuda/bin
 [ -f "$library" ] || { echo "FAIL: $library is not built: sh tests/setup.sh --sanitizer, and nvcc"; exit 1; }

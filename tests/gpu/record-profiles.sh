@@ -3,7 +3,7 @@
 #
 # Makes the profiles that are shipped (profiles/), on a GPU, in one call of LIMIT seconds (540): the programs of the benches run
 # with the profiler, all at once, each with a small size and then with that of its bench, so that what depends on a size shows.
-# What they did until the limit counts. OUT gets smXX-NAME.profile, which belong into profiles/, and log/.
+# What they did until the limit counts. OUT gets smXX-NAME.profile, which belong into shim/profiler/profiles/, and log/.
 #
 # BUILD is a build of this tree with the profiler's library (sh tests/setup.sh --sanitizer before it, and nvcc). SANITIZER is the
 # folder of libsanitizer-public.so, as for profile.sh. PyTorch programs are left out where there is none. Needs 70 GiB on the
@@ -16,7 +16,7 @@ build=$(cd "${1:?usage: record-profiles.sh BUILD OUT [SANITIZER]}" && pwd) || ex
 mkdir -p "${2:?usage: record-profiles.sh BUILD OUT [SANITIZER]}/log" && out=$(cd "$2" && pwd) || exit 2
 [ -z "${3:-}" ] || export GPUMUX_SANITIZER="$(cd "$3" && pwd)/libsanitizer-public.so"
 ctl=$build/daemon/mux-ctl
-library=$build/profiler/libgpumux-profile.so
+library=$build/shim/profiler/libgpumux-profile.so
 [ -f "$library" ] || { echo "FAIL: $library is not built: sh tests/setup.sh --sanitizer, and nvcc"; exit 1; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/gm-record.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
@@ -109,7 +109,7 @@ for family in science libraries; do
     [ -f "$work/$family.profile" ] || { echo "$family: nothing was learned: $(tail -n 1 "$out/log/learned-$family.txt")" >> "$work/table"; continue; }
     profile=$out/$chip-$family.profile
     rm -f "$profile"
-    said=$(python3 "$root/profiles/select.py" --most $((2097152 - total)) "$work/$family.profile" "$profile")
+    said=$(python3 "$root/shim/profiler/profiles/select.py" --most $((2097152 - total)) "$work/$family.profile" "$profile")
     [ ! -f "$profile" ] || total=$((total + $(wc -c < "$profile")))
     echo "$chip-$family.profile: $said" >> "$work/table"
     grep -E ' launches of | %  ' "$out/log/learned-$family.txt" | sed "s/^/  /" >> "$work/table"
@@ -119,4 +119,4 @@ awk '{ last[$1] = $0 } END { for (name in last) print last[name] }' "$work/ran" 
 grep -h '^gpumux-profile: ' "$out/log"/*.txt | sort | uniq -c | sort -rn | head -n 10
 echo "--- profiles, of $total bytes in $(($(date +%s) - begun)) s; below each what all launches say that were not learned from"
 cat "$work/table"
-python3 "$root/profiles/select.py" --check "$out"
+python3 "$root/shim/profiler/profiles/select.py" --check "$out"

@@ -1,5 +1,5 @@
 /*
- * profiler/: a program's callbacks become records, from which mux-ctl's analyzer learns what the
+ * shim/profiler: a program's callbacks become records, from which mux-ctl's analyzer learns what the
  * kernels touch. Without a GPU: fake.c is the Sanitizer and the driver, and the kernels run on the
  * CPU with the marking of the patches. Registers come from the code of a module; damaged code and
  * calls that fail cost a record, not the program.
@@ -38,10 +38,10 @@ static void atomicOr(uint32_t *at, uint32_t mask)
     *at |= mask;
 }
 #define GM_DEVICE static
-#include "profiler/mark.h"
+#include "shim/profiler/mark.h"
 
 #include "daemon/profile/learn.h"
-#include "profiler/cubin.h"
+#include "shim/profiler/cubin.h"
 #include "tests/profiler/fake.h"
 
 #define MIB (1ull << 20)

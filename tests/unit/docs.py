@@ -72,7 +72,7 @@ wrong.extend(f"daemon/README.md, members: lacks {name}"
              for name in sorted(known - set(re.findall(r"`([a-z_]+)(?:\[\])?`", page))))
 
 # --- variables ---
-known = set(re.findall(r"GPUMUX_[A-Z_]+", read("man/libgpumux.7")))
+known = set(re.findall(r"GPUMUX_[A-Z_]+", read("docs/man/libgpumux.7")))
 told = set()
 for row in re.findall(r"^\| (`[A-Z][^|]*)\|", read("shim/README.md"), re.M):
     told |= set(re.findall(r"GPUMUX_[A-Z_]+", row))
@@ -89,7 +89,7 @@ for row in re.findall(r"^\| (`[^|]*)\|", table, re.M):
 compare("docs/troubleshooting.md, checks:", told, known)
 
 # --- Slurm ---
-known = set(re.findall(r'\[GM_SPANK_[A-Z]+\] = "([a-z]+)"', read("spank/option.c"))) | {"off"}
+known = set(re.findall(r'\[GM_SPANK_[A-Z]+\] = "([a-z]+)"', read("packaging/slurm/option.c"))) | {"off"}
 table = read("docs/containers.md").split("## Slurm")[1].split("\n## ")[0]
 compare("docs/containers.md, words:", set(re.findall(r"^\| `([a-z]+)[:`]", table, re.M)), known)
 

@@ -30,6 +30,7 @@ ROOMS = {
     "shim/observe": "driver gate tables",            # launches: what they use; channels
     "shim/memory": "driver gate link tables map",    # obtain, keep, share, release
     "shim/handlers": "driver gate link tables map observe memory",
+    "shim/profiler": "",                             # a library of its own, for mux-ctl profile
     "shim/entry": "driver gate link tables map observe memory handlers include",
 
     "daemon/core": "",                               # pure: test_deps.sh and test_core_pure.sh say what else that means

@@ -13,8 +13,8 @@ fail() {
 
 # What is below the prefix; LIB is the folder of libraries. The profiler's library and Slurm's plugin are there if they were built.
 sort > "$dir/list" << END
-$([ ! -f "$BUILD/profiler/libgpumux-profile.so" ] || echo LIB/libgpumux-profile.so)
-$([ ! -f "$BUILD/spank/spank.so" ] || echo LIB/gpumux/spank.so)
+$([ ! -f "$BUILD/shim/profiler/libgpumux-profile.so" ] || echo LIB/libgpumux-profile.so)
+$([ ! -f "$BUILD/packaging/slurm/spank.so" ] || echo LIB/gpumux/spank.so)
 bin/gpumux-keeper
 bin/gpumuxd
 bin/mux-ctl
@@ -34,7 +34,7 @@ share/man/man5/gpumux.conf.5
 share/man/man7/libgpumux.7
 share/man/man8/gpumux-keeper.8
 share/man/man8/gpumuxd.8
-$(cd "$SOURCE/profiles" && for file in *.profile; do [ ! -f "$file" ] || echo "share/gpumux/profiles/$file"; done)
+$(cd "$SOURCE/shim/profiler/profiles" && for file in *.profile; do [ ! -f "$file" ] || echo "share/gpumux/profiles/$file"; done)
 share/zsh/vendor-completions/_mux-ctl
 END
 sed -i '/^$/d' "$dir/list"

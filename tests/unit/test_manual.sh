@@ -2,7 +2,7 @@
 # The pages of the manual: every option, command and environment variable that the programs know is there, and the
 # pages have no mistake that groff or mandoc finds, where these are.
 set -u
-pages=$BUILD/man
+pages=$BUILD/docs/man
 dir=$(mktemp -d "${TMPDIR:-/tmp}/gm-manual.XXXXXX") || exit 2
 trap 'rm -rf "$dir"' EXIT
 
@@ -57,7 +57,7 @@ done
 variables() {
     grep -rhoE '"GPUMUX_[A-Z_]+"' "$@" --include='*.c' --include='*.h' | tr -d '"' | sort -u
 }
-variables "$SOURCE/shim" "$SOURCE/common" > "$dir/names"
+variables "$SOURCE"/shim/[!p]* "$SOURCE/common" > "$dir/names" # the profiler is none of the program's
 [ "$(wc -l < "$dir/names")" -ge 8 ] || fail "the library looks up only: $(cat "$dir/names")"
 grep -ohE 'GPUMUX_[A-Z_]+' "$pages/libgpumux.7" | sort -u > "$dir/told"
 diff "$dir/names" "$dir/told" > "$dir/diff" || fail "libgpumux(7): variables (<: lacking, >: nobody looks it up): $(cat "$dir/diff")"

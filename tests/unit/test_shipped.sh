@@ -4,7 +4,7 @@
 set -u
 dir=$(mktemp -d "${TMPDIR:-/tmp}/gm-shipped.XXXXXX") || exit 2
 trap 'rm -rf "$dir"' EXIT
-select=$SOURCE/profiles/select.py
+select=$SOURCE/shim/profiler/profiles/select.py
 
 fail() {
     echo "shipped: FAILED: $*"
@@ -20,7 +20,7 @@ is_good() {
     done
 }
 
-is_good "$SOURCE/profiles" || fail "profiles/ is not good"
+is_good "$SOURCE/shim/profiler/profiles" || fail "profiles/ is not good"
 
 # --- what is chosen ---
 mkdir "$dir/good"
@@ -65,9 +65,9 @@ done | split -l 20002 --additional-suffix=.profile - "$dir/good/large-"
 ! is_good "$dir/good" || fail "too much is not found"
 
 # --- how they are made ---
-mkdir -p "$dir/build/daemon" "$dir/build/profiler" "$dir/build/bench" "$dir/bin"
+mkdir -p "$dir/build/daemon" "$dir/build/shim/profiler" "$dir/build/bench" "$dir/bin"
 ln -s "$BUILD/daemon/mux-ctl" "$dir/build/daemon/mux-ctl"
-touch "$dir/build/profiler/libgpumux-profile.so"
+touch "$dir/build/shim/profiler/libgpumux-profile.so"
 cat > "$dir/bin/nvidia-smi" << 'END'
 #!/bin/sh
 case $1 in *compute_cap*) echo 9.0 ;; *) echo fake, 0 ;; esac

@@ -1,4 +1,4 @@
-/* --gpumux of Slurm's commands, as spank/option.c reads it: words taken and refused. */
+/* --gpumux of Slurm's commands, as packaging/slurm/option.c reads it: words taken and refused. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "spank/option.h"
+#include "packaging/slurm/option.h"
 
 static struct gm_spank_option option;
 static char why[256];

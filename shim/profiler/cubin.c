@@ -3,7 +3,7 @@
  * bytes: a value, or the size of what follows. The one of registers has two words: the index of the
  * function's symbol, and their number.
  */
-#include "profiler/cubin.h"
+#include "shim/profiler/cubin.h"
 
 #include <elf.h>
 #include <stdbool.h>

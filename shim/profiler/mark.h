@@ -6,7 +6,7 @@
 #ifndef GM_PROFILER_MARK_H
 #define GM_PROFILER_MARK_H
 
-#include "area.h"
+#include "shim/profiler/area.h"
 
 GM_DEVICE void gm_mark_page(struct gm_area *area, uint64_t page)
 {

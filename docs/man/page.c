@@ -8,7 +8,7 @@
  *
  * @version@ and @date@ are replaced wherever they stand.
  *
- * Usage: gm_page PAGE DATE < man/PAGE
+ * Usage: gm_page PAGE DATE < docs/man/PAGE
  */
 #include <stdbool.h>
 #include <stdio.h>

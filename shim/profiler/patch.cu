@@ -6,7 +6,7 @@
  * Their types are those that sanitizer_patching.h gives for each kind of instruction.
  */
 #define GM_DEVICE static __device__ __forceinline__
-#include "mark.h"
+#include "shim/profiler/mark.h"
 
 #include <sanitizer_patching.h>
 

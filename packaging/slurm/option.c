@@ -1,5 +1,5 @@
 /* The option --gpumux: see option.h. */
-#include "spank/option.h"
+#include "packaging/slurm/option.h"
 
 #include <errno.h>
 #include <stdint.h>

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "spank/option.h"
+#include "packaging/slurm/option.h"
 
 SPANK_PLUGIN(gpumux, 1)
 

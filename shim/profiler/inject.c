@@ -27,11 +27,11 @@
 #include <sanitizer.h>
 
 #include "common/tensors.h"
-#include "profiler/area.h"
-#include "profiler/kernels.h"
-#include "profiler/patch_image.h"
-#include "profiler/say.h"
-#include "profiler/writer.h"
+#include "shim/profiler/area.h"
+#include "shim/profiler/kernels.h"
+#include "shim/profiler/patch_image.h"
+#include "shim/profiler/say.h"
+#include "shim/profiler/writer.h"
 
 #define RECORDED 1000u /* launches of a kernel that are all recorded; then ... */
 #define SAMPLED 16u    /* ... every so manieth */
@@ -41,7 +41,7 @@
 
 static struct {
 #define GM_SANITIZER(name) __typeof__(&name) name;
-#include "profiler/sanitizer.def"
+#include "shim/profiler/sanitizer.def"
 #undef GM_SANITIZER
 } api;
 
@@ -632,7 +632,7 @@ static bool start(void)
         gm_say("libsanitizer-public.so lacks " #name);                                             \
         return false;                                                                              \
     }
-#include "profiler/sanitizer.def"
+#include "shim/profiler/sanitizer.def"
 #undef GM_SANITIZER
     if (!gm_kernels_start()) {
         gm_say("there is no CUDA driver of version 12.4 or newer");

@@ -1,11 +1,11 @@
-#include "profiler/kernels.h"
+#include "shim/profiler/kernels.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "profiler/cubin.h"
+#include "shim/profiler/cubin.h"
 
 #define PARAMETERS_MOST 4096u
 #define BUCKETS 4096u

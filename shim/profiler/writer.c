@@ -1,4 +1,4 @@
-#include "profiler/writer.h"
+#include "shim/profiler/writer.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "profiler/say.h"
+#include "shim/profiler/say.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 #define FILES_MOST 1000u /* of one process */
