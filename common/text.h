@@ -1,7 +1,8 @@
 /*
  * Checks and cleans text from outside that is shown to people. Legal text is printable ASCII and
- * well-formed UTF-8 without control characters, so it cannot break a line, a terminal or a JSON
- * document. Builds text of parts, too. Pure; anybody may call; calls nothing.
+ * well-formed UTF-8 without characters that control or format: it cannot break a line, a terminal
+ * or a JSON document, and reads as it is stored. Builds text of parts, too. Pure; anybody may call;
+ * calls nothing.
  */
 #ifndef GM_COMMON_TEXT_H
 #define GM_COMMON_TEXT_H
@@ -13,16 +14,34 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Whether it shows nothing itself, or changes how what is around it reads: Unicode's controls and
+ * formats (Cc, Cf), ends of lines (Zl, Zp), and fillers. */
+static inline bool gm_text_is_unseen(uint32_t code)
+{
+    static const uint32_t ranges[][2] = {
+        {0x0, 0x1f},        {0x7f, 0x9f},       {0xad, 0xad},       {0x34f, 0x34f},
+        {0x600, 0x605},     {0x61c, 0x61c},     {0x6dd, 0x6dd},     {0x70f, 0x70f},
+        {0x890, 0x891},     {0x8e2, 0x8e2},     {0x115f, 0x1160},   {0x17b4, 0x17b5},
+        {0x180b, 0x180f},   {0x200b, 0x200f},   {0x2028, 0x202e},   {0x2060, 0x206f},
+        {0x3164, 0x3164},   {0xfe00, 0xfe0f},   {0xfeff, 0xfeff},   {0xffa0, 0xffa0},
+        {0xfff0, 0xfffb},   {0x110bd, 0x110bd}, {0x110cd, 0x110cd}, {0x13430, 0x1343f},
+        {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0] && code >= ranges[i][0]; i++)
+        if (code <= ranges[i][1])
+            return true;
+    return false;
+}
+
 /* Bytes (1..4) of the legal character at `s`, which has `left` bytes; 0 if there is none. */
 static inline size_t gm_text_step(const char *s, size_t left)
 {
-    static const uint32_t least[] = {0, 0x20, 0xa0, 0x800,
-                                     0x10000}; /* else there is a shorter form */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* else there is a shorter form */
     if (left == 0)
         return 0;
     uint8_t lead = (uint8_t)s[0];
     size_t n = lead < 0x80 ? 1 : lead < 0xc0 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    if (n == 0 || n > left || lead >= 0xf8 || lead == 0x7f)
+    if (n == 0 || n > left || lead >= 0xf8)
         return 0;
     uint32_t code = n == 1 ? lead : lead & (0x7fu >> n);
     for (size_t i = 1; i < n; i++) {
@@ -32,7 +51,7 @@ static inline size_t gm_text_step(const char *s, size_t left)
     }
     if (code < least[n] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
         return 0;
-    return n;
+    return gm_text_is_unseen(code) ? 0 : n;
 }
 
 /* Whether `text` ends within `size` bytes and is legal up to there. */

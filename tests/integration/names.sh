@@ -46,6 +46,18 @@ app_has "$(pid_of module)" '"weight":2' || fail "mux-ctl set --command changed n
 "$ctl" status > "$dir/table.out" || fail "status failed"
 grep -q ' train_model.py ' "$dir/table.out" && grep -q ' package.evaluate ' "$dir/table.out" ||
     fail "the table shows other names: $(cat "$dir/table.out")"
+# A name that changes how its line reads, and one that ends it, show as what they are in every view.
+odd="$dir/$(printf 'tra\342\200\256gnp\342\200\250x.py')"
+cp "$dir/train_model.py" "$odd"
+run odd python3 "$odd"
+"$ctl" trace record --seconds=1 "$dir/odd.trace" > /dev/null || fail "trace record failed"
+within "$patience" is_called odd 'tra???gnp???x.py' || fail "the odd name shows as $(app_of "$(pid_of odd)")"
+for view in status 'status --json' ps log metrics; do "$ctl" $view > "$dir/view" 2>&1 && cat "$dir/view"; done > "$dir/views"
+"$ctl" trace export -o "$dir/odd.json" "$dir/odd.trace" > /dev/null && "$ctl" trace report -o "$dir/odd.html" "$dir/odd.trace" > /dev/null ||
+    fail "the trace cannot be read"
+cat "$dir/odd.trace" "$dir/odd.json" "$dir/odd.html" "$dir/daemon.out" >> "$dir/views"
+[ "$(grep -c 'tra???gnp???x.py' "$dir/views")" -ge 5 ] || fail "too few views show it"
+LC_ALL=C grep -q "$(printf '\342\200[\250\256]')" "$dir/views" && fail "a view has the name as it was"
 # What multiprocessing starts is called like the script that did, in each of its ways, and at any depth.
 cat > "$dir/spawner.py" << END_OF_SCRIPT
 import multiprocessing, os, sys
@@ -79,7 +91,7 @@ for way in spawned deeper served; do
     within "$patience" child_is_called "$way" spawner.py || fail "$way is not spawner.py: $(app_of "$(cat "$dir/$way.child")")"
 done
 touch "$dir/go"
-for name in script module code spawned deeper served; do
+for name in script module code odd spawned deeper served; do
     await "$name"
     [ "$code" = 0 ] || fail "$name ended with $code: $line"
 done

@@ -417,6 +417,23 @@ static const struct text_case texts[] = {
     TEXT("\x7f", false, "?"),
     TEXT("\xc2\x80", false, "??"), /* C1 controls */
     TEXT("\xc2\x9f", false, "??"),
+    TEXT("\xc2\xad", false, "??"), /* a soft hyphen; then what a line reads otherwise for */
+    TEXT("\xd8\x9c", false, "??"),
+    TEXT("\xe2\x80\x8az", true, "\xe2\x80\x8az"),
+    TEXT("\xe2\x80\x8b", false, "???"),
+    TEXT("\xe2\x80\x8f", false, "???"),
+    TEXT("\xe2\x80\x90", true, "\xe2\x80\x90"),
+    TEXT("\xe2\x80\xa7", true, "\xe2\x80\xa7"),
+    TEXT("\xe2\x80\xa8x", false, "???x"),
+    TEXT("\xe2\x80\xa9", false, "???"),
+    TEXT("a\xe2\x80\xaegnp", false, "a???gnp"),
+    TEXT("\xe2\x80\xaf", true, "\xe2\x80\xaf"),
+    TEXT("\xe2\x81\xa6", false, "???"),
+    TEXT("\xe2\x81\xb0", true, "\xe2\x81\xb0"),
+    TEXT("\xef\xbb\xbf", false, "???"),
+    TEXT("\xef\xbf\xbd", true, "\xef\xbf\xbd"), /* U+FFFD */
+    TEXT("\xf3\xa0\x80\x81", false, "????"),    /* tags */
+    TEXT("\xf3\xa0\x81\xbf", false, "????"),
     TEXT("\x80", false, "?"), /* a continuation with nothing before */
     TEXT("\xbfz", false, "?z"),
     TEXT("\xc3", false, "?"), /* cut short */
