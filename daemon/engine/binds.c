@@ -152,10 +152,26 @@ static uint32_t time_of(const struct gm_engine *engine, uint32_t id)
                                           : (uint32_t)(wanted * GM_BIND_WHOLE / all);
 }
 
-/* What it was bound with counts for so long; then it is what it has. */
-static bool is_on_its_way(const struct gm_binding *bound, uint64_t now)
+/* The user's row; else the one that ends first. */
+static uint32_t owing_of(const struct gm_binds *binds, uid_t uid)
 {
-    return bound->gpu != GM_BIND_NONE && now - bound->at < GM_BIND_WAY_NS;
+    uint32_t its = 0;
+    for (uint32_t i = 0; i < GM_BIND_OWING; i++) {
+        if (binds->owing[i].uid == uid)
+            return i;
+        if (binds->owing[i].until < binds->owing[its].until)
+            its = i;
+    }
+    return its;
+}
+
+/* What it was bound with counts for so long, while its user is believed; then it is what it has. */
+static bool is_on_its_way(const struct gm_binds *binds, const struct gm_binding *bound,
+                          uint64_t now)
+{
+    const struct gm_bind_owing *owing = &binds->owing[owing_of(binds, bound->uid)];
+    return bound->gpu != GM_BIND_NONE && now - bound->at < GM_BIND_WAY_NS &&
+           (owing->uid != bound->uid || gm_less(owing->until, now) < GM_BIND_WAY_NS * GM_BIND_OWED);
 }
 
 /* What it says that it will need is no more than the GPU has. */
@@ -168,14 +184,15 @@ static struct gm_bind_program believe(const struct gm_binding *bound, const stru
 
 /* The app as it is there; at first, at least what it was bound with, if that was for this GPU. */
 static struct gm_bind_program app_on(const struct gm_binds *binds, uint32_t gpu, uint32_t id,
-                                     const struct gm_binding *bound,
-                                     const struct gm_bind_gpu *there)
+                                     struct gm_binding *bound, const struct gm_bind_gpu *there)
 {
     const struct gm_engine *engine = binds->engines[gpu];
     struct gm_bind_program program = {0};
-    if (bound && bound->gpu == gpu && is_on_its_way(bound, gm_now()))
-        program = believe(bound, there);
     const uint64_t needed = gm_room_promised(engine->table, id) + engine->table->apps[id].fixed;
+    if (bound && bound->gpu == gpu && is_on_its_way(binds, bound, gm_now())) {
+        program = believe(bound, there);
+        bound->is_held = needed < program.need / 2;
+    }
     if (needed > program.need)
         program.need = needed;
     program.time = time_of(engine, id);
@@ -223,7 +240,7 @@ static void describe(const struct gm_binds *binds, pid_t but, const uid_t *asks,
 {
     const uint64_t now = gm_now();
     for (uint32_t i = 0; i < binds->n; i++)
-        binds->bound[i].is_there = false;
+        binds->bound[i].is_there = binds->bound[i].is_held = false;
     for (uint32_t i = 0; i < binds->n_engines; i++)
         gpus[i] = (struct gm_bind_gpu){.chip = binds->chips[i],
                                        .budget = gm_engine_offered(binds->engines[i])};
@@ -234,10 +251,12 @@ static void describe(const struct gm_binds *binds, pid_t but, const uid_t *asks,
     }
     for (uint32_t i = 0; i < binds->n; i++) {
         struct gm_binding *bound = &binds->bound[i];
-        bound->is_coming = !bound->is_there && bound->pid != but && is_on_its_way(bound, now);
+        bound->is_coming =
+            !bound->is_there && bound->pid != but && is_on_its_way(binds, bound, now);
         if (!bound->is_coming || is_represented(binds, i, asks))
             continue;
         const struct gm_bind_program program = believe(bound, &gpus[bound->gpu]);
+        bound->is_held = program.need > 0;
         gm_bind_take(&gpus[bound->gpu], &program);
     }
 }
@@ -289,6 +308,35 @@ static uint64_t allowed_to(const struct gm_binds *binds, const struct gm_place_r
         allowed |= gpu != GM_BIND_NONE ? 1ull << gpu : 0;
     }
     return allowed;
+}
+
+/* Whether another user's program waits for room on the GPU where this one holds some. */
+static bool is_awaited(const struct gm_binds *binds, const struct gm_binding *bound,
+                       const struct gm_waiting *waiting, uint32_t n)
+{
+    for (uint32_t i = 0; bound->is_held && i < n; i++)
+        if (waiting[i].request.uid != bound->uid &&
+            (allowed_to(binds, &waiting[i].request) >> bound->gpu & 1) != 0)
+            return true;
+    return false;
+}
+
+/* A user owes the time for which its programs kept others waiting since the last look: once,
+ * however many they are. */
+static void charge(struct gm_binds *binds, const struct gm_waiting *waiting, uint32_t n)
+{
+    const uint64_t now = gm_now();
+    const uint64_t owed = gm_least(now - binds->looked_at, 2 * GM_BIND_LOOK_NS) * GM_BIND_OWED;
+    binds->looked_at = now;
+    for (uint32_t i = 0; i < binds->n; i++) {
+        const uid_t uid = binds->bound[i].uid;
+        struct gm_bind_owing *owing = &binds->owing[owing_of(binds, uid)];
+        if ((owing->uid == uid && owing->charged_at == now) ||
+            !is_awaited(binds, &binds->bound[i], waiting, n))
+            continue;
+        const uint64_t left = owing->uid == uid ? gm_less(owing->until, now) : 0;
+        *owing = (struct gm_bind_owing){.uid = uid, .until = now + left + owed, .charged_at = now};
+    }
 }
 
 /* The GPU and the order for a program whose GPUs may be put in order. */
@@ -354,6 +402,7 @@ uint32_t gm_binds_next(struct gm_binds *binds, const struct gm_waiting *waiting,
     struct gm_bind_waiter waiters[GM_BIND_WAITERS];
     sweep(binds);
     describe(binds, 0, NULL, gpus);
+    charge(binds, waiting, n);
     for (uint32_t i = 0; i < n; i++)
         waiters[i] = (struct gm_bind_waiter){.uid = waiting[i].request.uid,
                                              .need = waiting[i].request.program.need,

@@ -6,7 +6,8 @@
  * What a program was bound with counts on its GPU for GM_BIND_WAY_NS, or if it has more memory
  * there by then, that; later what it has counts alone. Anybody may say anything: so a program
  * counts as one GPU's budget at most, and of another user's programs that are on their way to a GPU
- * one.
+ * one. Nor do a user's programs together keep others waiting for longer than that by what they say
+ * and do not take: then what they have counts alone, and that time comes back slowly.
  *
  * The machine owns it. Called by the service; calls the engines. Loop thread only.
  */
@@ -36,7 +37,15 @@ struct gm_binding {
     struct gm_bind_program program;
     enum gm_need_from need_from;
     bool is_there;  /* it is on a GPU: as it was last looked at, */
-    bool is_coming; /* ... or on its way to one */
+    bool is_coming; /* ... or on its way to one; */
+    bool is_held;   /* more than half of what counts for it is said and not taken */
+};
+
+/* A user whose programs held room while others waited. */
+struct gm_bind_owing {
+    uid_t uid;
+    uint64_t until; /* when none of it is left */
+    uint64_t charged_at;
 };
 
 struct gm_binds {
@@ -46,6 +55,8 @@ struct gm_binds {
     struct gm_binding *bound;  /* in no order */
     struct gm_devices devices; /* all that the machine has, shared or not */
     struct gm_bind_chip chips[GM_GPUS_MAX];
+    struct gm_bind_owing owing[GM_BIND_OWING];
+    uint64_t looked_at; /* when who waits was last looked at */
 };
 
 /* When the engines are open. 0 or -ENOMEM. */

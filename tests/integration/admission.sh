@@ -26,11 +26,11 @@ waits() {
 }
 
 start_daemon --gpu all --admit fit
-start first 100M --until "$dir/first"
+start first 100M --bytes 100M --until "$dir/first"
 await_ready first
-start second 100M --until "$dir/second"
+start second 100M --bytes 100M --until "$dir/second"
 await_ready second
-start third 100M --until "$dir/third"
+start third 100M --bytes 100M --until "$dir/third"
 within "$patience" waits third || fail "the third does not wait: $(starting)"
 start small 20M --until "$dir/third"
 within "$patience" waits third small || fail "the small one goes before the third: $(starting)"
@@ -54,9 +54,9 @@ touch "$dir/first" "$dir/third"
 expect_pass first second third small
 
 # When the daemon ends nobody waits for it.
-start left 150M --until "$dir/end"
+start left 150M --bytes 150M --until "$dir/end"
 await_ready left
-start right 150M --until "$dir/end"
+start right 150M --bytes 150M --until "$dir/end"
 await_ready right
 start last 150M
 within "$patience" waits last || fail "nobody waits"
@@ -71,9 +71,9 @@ told_to_wait() {
 
 # Not for longer than --patience; by a rule those that ask for a class, and no others
 start_daemon --gpu all --patience 1s --rule "asks=batch admit=fit"
-start left 150M --until "$dir/again"
+start left 150M --bytes 150M --until "$dir/again"
 await_ready left
-start right 150M --until "$dir/again"
+start right 150M --bytes 150M --until "$dir/again"
 await_ready right
 start other 150M
 expect_pass other
@@ -91,7 +91,7 @@ stop_daemon
 PATH=$BUILD/tests/simcuda:$PATH
 export PATH
 start_daemon --gpu all --admit fit --space-sharing mps
-for one in one two three; do start "$one" 100M --until "$dir/$one"; done
+for one in one two three; do start "$one" 100M --bytes 100M --until "$dir/$one"; done
 within "$patience" sh -c "[ \"\$(ls $dir/one.ready $dir/two.ready $dir/three.ready 2> /dev/null | wc -l)\" = 2 ]" ||
     fail "not two of three have begun"
 is_up

@@ -191,7 +191,7 @@ static void on_their_way(void **state)
     assert_int_equal(place_one(5, G), 201);
 }
 
-/* Who does not come within five minutes does not count either. */
+/* Who does not come in time does not count either. */
 static void never_came(void **state)
 {
     (void)state;
@@ -316,6 +316,48 @@ static void liars(void **state)
     assert_int_equal(place(&other, GM_WHY_BIND_ROOM), 201);
 }
 
+/* The program sees the first GPU alone. */
+static struct gm_place_request only_of(int i, uid_t uid, uint64_t need)
+{
+    struct gm_place_request request = request_of(i, need);
+    request.uid = uid;
+    request.n = 1;
+    request.device[0] = 2;
+    return request;
+}
+
+/* For how long one of another user waits for nearly all of it, `most` at most. */
+static uint64_t waits(uint64_t most)
+{
+    const struct gm_waiting waiting = {.request = only_of(5, 8, 15 * G), .since = still_at};
+    while (still_at - waiting.since < most &&
+           gm_binds_next(&binds, &waiting, 1, UINT64_MAX) == GM_BIND_NONE)
+        still_at += GM_BIND_LOOK_NS;
+    return still_at - waiting.since;
+}
+
+static uint64_t waits_for_lie(int i)
+{
+    const struct gm_place_request lie = only_of(i, 7, 16 * G);
+    place(&lie, GM_WHY_BIND_ONLY);
+    return waits(2 * GM_BIND_WAY_NS);
+}
+
+/* What is said and not taken keeps others waiting for seconds, and a user who says it again for no
+ * longer; in time it is believed again. What is taken counts as long as it is there. */
+static void said_and_not_taken(void **state)
+{
+    (void)state;
+    come(0, 0, 1, G); /* it takes little; the others do not come */
+    assert_in_range(waits_for_lie(0), GM_BIND_LOOK_NS, 15 * GM_S);
+    assert_in_range(waits_for_lie(1) + waits_for_lie(2), 1, GM_BIND_WAY_NS / 4);
+    assert_in_range(waits_for_lie(3), 0, 2 * GM_BIND_LOOK_NS);
+    still_at += GM_BIND_WAY_NS * GM_BIND_OWED;
+    assert_int_equal(waits_for_lie(4), GM_BIND_WAY_NS);
+    come(3, 0, 2, 2 * G);
+    assert_int_equal(waits(10 * GM_BIND_WAY_NS), 10 * GM_BIND_WAY_NS);
+}
+
 /* A process that the daemon cannot see is forgotten: nobody would see its end. */
 static void unseen(void **state)
 {
@@ -392,9 +434,19 @@ static void devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        BINDS(on_their_way), BINDS(never_came), BINDS(what_is_there), BINDS(more_than_told),
-        BINDS(time_counts),  BINDS(kept),       BINDS(families),      BINDS(usage),
-        BINDS(places),       BINDS(devices),    BINDS(liars),         BINDS(unseen),
+        BINDS(on_their_way),
+        BINDS(never_came),
+        BINDS(what_is_there),
+        BINDS(more_than_told),
+        BINDS(time_counts),
+        BINDS(kept),
+        BINDS(families),
+        BINDS(usage),
+        BINDS(places),
+        BINDS(devices),
+        BINDS(liars),
+        BINDS(unseen),
+        BINDS(said_and_not_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
