@@ -10,7 +10,7 @@
  *   set.c            changes settings of programs; evict.c: and waits until they left the GPU
  *   prefetch.c       has programs' memory brought to the GPU, and waits until it is there
  *   doctor.c         what this machine can do, and what is wrong: driver.c asks the driver
- *   metrics.c        writes the status for Prometheus; exporter.c serves that
+ *   exporter.c       mux-ctl metrics: metrics.c writes the status for Prometheus, this serves it
  *   trim.c           gives cached memory back
  *   forget.c         has what earlier runs needed forgotten
  *   run.c            starts programs with the shim; program.c: whether they can load it
@@ -230,6 +230,11 @@ struct mux_program {
     bool is_harmed;  /* with the library in LD_PRELOAD it ends, or its linker writes an error */
     bool is_unknown; /* nobody can tell, and `why` says why not */
 };
+
+/* Write a recorded trace as JSON trace events. False: out of memory. What of it cannot be written,
+ * `file` knows. */
+struct mux_tracks;
+bool mux_export_tracks(FILE *file, const struct mux_tracks *tracks);
 
 /* Look at the program of a command line. */
 void mux_look(char **argv, struct mux_program *program);

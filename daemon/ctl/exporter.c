@@ -1,8 +1,8 @@
 /*
- * Serves metrics over HTTP, by libmicrohttpd: GET /metrics, on a port of 127.0.0.1 or on a Unix
- * socket. One thread; a request takes as long as the daemon takes to answer, 5 s at most. All
- * requests that wait meanwhile, or come within a second, get that answer. A daemon that is down is
- * a metric, gpumux_up 0. Called by metrics.c.
+ * mux-ctl metrics: writes them once, or serves them over HTTP, by libmicrohttpd: GET /metrics, on a
+ * port of 127.0.0.1 or on a Unix socket. One thread; a request takes as long as the daemon takes to
+ * answer, 5 s at most. All requests that wait meanwhile, or come within a second, get that answer.
+ * A daemon that is down is a metric, gpumux_up 0. Calls metrics.c, ask.c and say.c.
  *
  * A page in a browser could reach the port by a name of its own that it has the DNS answer with
  * 127.0.0.1, and read what it says. So a request must name this machine. The Unix socket is for its
@@ -223,7 +223,7 @@ static int listen_at(const struct mux_options *options)
     return -1;
 }
 
-int mux_serve_metrics(const struct mux_options *options)
+static int serve(const struct mux_options *options)
 {
     sigset_t ends;
     int signal = 0;
@@ -253,7 +253,7 @@ int mux_serve_metrics(const struct mux_options *options)
     return MUX_OK;
 }
 #else
-int mux_serve_metrics(const struct mux_options *options)
+static int serve(const struct mux_options *options)
 {
     mux_complain("%s: this mux-ctl was built without libmicrohttpd (libmicrohttpd-dev): it writes "
                  "metrics to standard output only",
@@ -261,3 +261,26 @@ int mux_serve_metrics(const struct mux_options *options)
     return MUX_FAILED;
 }
 #endif
+
+int mux_metrics(const struct mux_options *options)
+{
+    cJSON *status;
+    if (options->port > 0 && options->unix_path) {
+        mux_complain("metrics: --listen or --unix, not both: start a second one for the other");
+        return MUX_FAILED;
+    }
+    if (options->port > 0 || options->unix_path)
+        return serve(options);
+    const int code = mux_get_status(options, &status);
+    if (code) { /* who collects a file shall know it, too */
+        mux_write_metrics(stdout, NULL);
+        return code;
+    }
+    const bool is_whole = mux_write_metrics(stdout, status);
+    cJSON_Delete(status);
+    if (!is_whole && !ferror(stdout)) {
+        mux_complain("out of memory");
+        return MUX_FAILED;
+    }
+    return mux_written("the metrics");
+}

@@ -1,7 +1,6 @@
 /*
- * mux-ctl metrics: the status as metrics for Prometheus, on standard output or served by
- * exporter.c. Each metric stands once with its help, and then all its samples, as the text format
- * wants it. Calls ask.c.
+ * The status as metrics for Prometheus. Called by exporter.c, which is mux-ctl metrics. Each metric
+ * stands once with its help, and then all its samples, as the text format wants it.
  *
  * Values of labels come from programs: their names can hold any character.
  */
@@ -386,27 +385,4 @@ bool mux_write_metrics(FILE *file, const cJSON *status)
     put_all(file, status, places);
     free(places);
     return !ferror(file);
-}
-
-int mux_metrics(const struct mux_options *options)
-{
-    cJSON *status;
-    if (options->port > 0 && options->unix_path) {
-        mux_complain("metrics: --listen or --unix, not both: start a second one for the other");
-        return MUX_FAILED;
-    }
-    if (options->port > 0 || options->unix_path)
-        return mux_serve_metrics(options);
-    const int code = mux_get_status(options, &status);
-    if (code) { /* who collects a file shall know it, too */
-        mux_write_metrics(stdout, NULL);
-        return code;
-    }
-    const bool is_whole = mux_write_metrics(stdout, status);
-    cJSON_Delete(status);
-    if (!is_whole && !ferror(stdout)) {
-        mux_complain("out of memory");
-        return MUX_FAILED;
-    }
-    return mux_written("the metrics");
 }

@@ -1,4 +1,4 @@
-/* The status as metrics for Prometheus. metrics.c writes them, exporter.c serves them. */
+/* The status as metrics for Prometheus. Called by exporter.c. */
 #ifndef GM_DAEMON_CTL_METRICS_H
 #define GM_DAEMON_CTL_METRICS_H
 
@@ -17,9 +17,5 @@ void mux_find_place(const char *root, const char *cgroup, struct mux_place *plac
 /* Write all metrics in the text format of Prometheus. `status` NULL: the daemon is down. False: not
  * all could be written. */
 bool mux_write_metrics(FILE *file, const cJSON *status);
-
-/* Serve them on 127.0.0.1:`port`, or on the Unix socket `path`, until SIGTERM or SIGINT. Returns an
- * enum mux_exit. */
-int mux_serve_metrics(const struct mux_options *options);
 
 #endif

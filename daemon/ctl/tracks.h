@@ -8,9 +8,6 @@
 #ifndef GM_DAEMON_CTL_TRACKS_H
 #define GM_DAEMON_CTL_TRACKS_H
 
-#include <stdbool.h>
-#include <stdio.h>
-
 #include "daemon/trace/trace.h"
 
 /* What a program does, by its state and whether it wants the GPU. */
@@ -89,10 +86,6 @@ struct mux_tracks {
 /* Read the file. False, after one line: it cannot be read, or is no trace. Free it even then. */
 bool mux_read_tracks(const char *path, struct mux_tracks *tracks);
 void mux_free_tracks(struct mux_tracks *tracks);
-
-/* export.c: write them as JSON trace events. False: out of memory. What of it cannot be written,
- * `file` knows. */
-bool mux_export_tracks(FILE *file, const struct mux_tracks *tracks);
 
 const char *mux_does_text(enum mux_does does);
 /* "alice", or the number. Returns `text`. */

@@ -19,20 +19,6 @@
 #define B "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"
 #define UID "1b4e28ba-2fa1-11d2-883f-0016d3cca427"
 
-int mux_serve_metrics(const struct mux_options *options)
-{
-    (void)options;
-    fail();
-    return MUX_FAILED;
-}
-
-int mux_get_status(const struct mux_options *options, cJSON **status)
-{
-    (void)options, (void)status;
-    fail();
-    return MUX_FAILED;
-}
-
 static char root[64], own[16]; /* ... and what names that this user made begin with */
 
 /* The folders of a control group, each component of which is of a user if `uid` is not 0. Only root
