@@ -41,7 +41,8 @@ static void *on_answer_arg;
 
 #define GROUPS_MOST 65536 /* the kernel's NGROUPS_MAX */
 
-static void ask_groups(const struct passwd *entry, struct gm_users_groups *groups)
+/* False: nobody can tell which they are. */
+static bool ask_groups(const struct passwd *entry, struct gm_users_groups *groups)
 {
     int room = 32;
     do {
@@ -51,8 +52,7 @@ static void ask_groups(const struct passwd *entry, struct gm_users_groups *group
     } while (groups->gid &&
              getgrouplist(entry->pw_name, entry->pw_gid, groups->gid, &groups->n) < 0 &&
              room < GROUPS_MOST);
-    if (!groups->gid || groups->n > room)
-        groups->n = groups->gid ? room : 0;
+    return groups->gid && groups->n <= room;
 }
 
 static int ask_system(uid_t uid, char name[GM_USERS_NAME], struct gm_users_groups *groups)
@@ -73,10 +73,9 @@ static int ask_system(uid_t uid, char name[GM_USERS_NAME], struct gm_users_group
     bool is_found = error == 0 && found && found->pw_name[0];
     if (is_found)
         snprintf(name, GM_USERS_NAME, "%s", found->pw_name);
-    if (is_found)
-        ask_groups(found, groups);
+    const bool is_known = !is_found || ask_groups(found, groups);
     free(buffer);
-    return is_found ? 0 : is_answer ? GM_USERS_NOBODY : -1;
+    return !is_known ? -1 : is_found ? 0 : is_answer ? GM_USERS_NOBODY : -1;
 }
 
 static bool is_known(const struct user *user)
