@@ -314,16 +314,17 @@ static void on_written(uv_work_t *work, int status)
     writing->is_busy = false;
     uv_sem_trywait(&writing->is_done);
     tell(past, status != 0 ? -ECANCELED : writing->error);
+    if (!past->is_changed)
+        uv_timer_stop(&past->timer);
 }
 
+/* Comes again until all is written. */
 static void on_time(uv_timer_t *timer)
 {
     struct gm_past *past = timer->data;
     struct writing *writing = &past->writing;
-    if (writing->is_busy) { /* the disk is slow */
-        uv_timer_start(timer, on_time, GM_PAST_WRITE_MS, 0);
+    if (writing->is_busy) /* the disk is slow */
         return;
-    }
     writing->text = format(past, &writing->length);
     if (!writing->text)
         return;
@@ -341,7 +342,7 @@ static void change(struct gm_past *past)
 {
     past->is_changed = true;
     if (past->path[0] != '\0' && !uv_is_active((uv_handle_t *)&past->timer))
-        uv_timer_start(&past->timer, on_time, GM_PAST_WRITE_MS, 0);
+        uv_timer_start(&past->timer, on_time, GM_PAST_WRITE_MS, GM_PAST_WRITE_MS);
 }
 
 /* ---- what others ask ---- */

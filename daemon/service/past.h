@@ -9,8 +9,8 @@
  * A file that is damaged, or of another version, is renamed to FILE.damaged, and a new one begins.
  * It has GM_PAST_MOST lines at most, GM_PAST_USER of one user; who comes beyond that takes the
  * place of what was not run for longest. It is written by a thread, so that nobody waits for the
- * disk, GM_PAST_WRITE_MS after a change, and when the daemon ends. Without a file it is kept in
- * memory.
+ * disk, GM_PAST_WRITE_MS after a change, again and again until it can be, and when the daemon ends.
+ * Without a file it is kept in memory.
  *
  * Owns struct gm_past. Called by session.c and placing.c; calls common/. Loop thread only.
  */

@@ -142,6 +142,28 @@ static void written_soon(void **state)
     assert_non_null(strstr(read_text(path), "command=chat2\n"));
 }
 
+/* What could not be written is, as soon as it can be. */
+static void written_again(void **state)
+{
+    char in_the_way[128];
+    (void)state;
+    open_past();
+    snprintf(in_the_way, sizeof in_the_way, "%s.new", path);
+    assert_int_equal(mkdir(in_the_way, 0700), 0);
+    note(7, "chat", G);
+    for (int i = 0; i < 60; i++, usleep(50000)) /* it is tried */
+        uv_run(&loop, UV_RUN_NOWAIT);
+    assert_string_equal(read_text(path), "(none)");
+    assert_int_equal(rmdir(in_the_way), 0);
+    for (int i = 0; i < 200 && strcmp(read_text(path), "(none)") == 0; i++, usleep(50000))
+        uv_run(&loop, UV_RUN_NOWAIT);
+    assert_non_null(strstr(read_text(path), "command=chat\n"));
+    for (int i = 0; i < 20 && uv_loop_alive(&loop); i++, usleep(50000))
+        uv_run(&loop, UV_RUN_NOWAIT);
+    assert_false(uv_loop_alive(&loop)); /* nothing is left to write */
+    close_past();
+}
+
 static void forgotten(void **state)
 {
     (void)state;
@@ -307,8 +329,9 @@ static void others_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        PAST(remembered), PAST(written_soon),  PAST(forgotten), PAST(bounded),
-        PAST(good_file),  PAST(damaged_files), PAST(no_file),   PAST(others_file),
+        PAST(remembered),    PAST(written_soon), PAST(written_again),
+        PAST(forgotten),     PAST(bounded),      PAST(good_file),
+        PAST(damaged_files), PAST(no_file),      PAST(others_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
