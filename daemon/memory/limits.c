@@ -1,12 +1,12 @@
 #include "daemon/memory/limits.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/mounts.h"
 #include "common/size.h"
 #include "common/text.h"
 
@@ -51,22 +51,6 @@ static void read_limit(struct gm_limits *limits, const char *root, const char *p
     fclose(file);
 }
 
-/* mountinfo writes a blank as \040, and so on. In place. */
-static void unescape(char *text)
-{
-    char *to = text;
-    for (const char *from = text; *from; to++) {
-        if (from[0] == '\\' && isdigit((unsigned char)from[1]) && strlen(from) >= 4) {
-            const char octal[] = {from[1], from[2], from[3], '\0'};
-            *to = (char)strtoul(octal, NULL, 8);
-            from += 4;
-        } else {
-            *to = *from++;
-        }
-    }
-    *to = '\0';
-}
-
 /*
  * Read the limits of `group` and of its parents, up to `top`, the group that is mounted at `mount`:
  * the kernel enforces all of them. A group that is not below `top` cannot be seen there.
@@ -92,16 +76,6 @@ static void read_group(struct gm_limits *limits, const char *root, const char *m
     }
 }
 
-/* Whether `list`, separated by commas, has `word`. */
-static bool has_word(const char *list, const char *word)
-{
-    const size_t n = strlen(word);
-    for (const char *at = list; (at = strstr(at, word)); at += n)
-        if ((at == list || at[-1] == ',') && (at[n] == ',' || at[n] == '\0'))
-            return true;
-    return false;
-}
-
 /* Find the process's group in the unified hierarchy (version 2), or in that of the memory
  * controller (version 1). */
 static bool find_group(const char *root, bool is_unified, char group[PATH_MAX])
@@ -117,7 +91,7 @@ static bool find_group(const char *root, bool is_unified, char group[PATH_MAX])
             continue;
         *path++ = '\0';
         path[strcspn(path, "\n")] = '\0';
-        is_found = is_unified ? controllers[1] == '\0' : has_word(controllers + 1, "memory");
+        is_found = is_unified ? controllers[1] == '\0' : gm_mount_has(controllers + 1, "memory");
         if (is_found)
             snprintf(group, PATH_MAX, "%s", path);
     }
@@ -136,18 +110,14 @@ static void read_groups(struct gm_limits *limits, const char *root, bool is_unif
         return;
     file = open_below(root, "/proc/self/mountinfo");
     while (file && fgets(line, sizeof line, file)) {
-        char top[PATH_MAX], mount[PATH_MAX], type[32], options[PATH_MAX];
-        const char *rest = strstr(line, " - ");
-        _Static_assert(PATH_MAX == 4096, "the widths below");
-        if (!rest || sscanf(line, "%*s %*s %*s %4095s %4095s", top, mount) != 2 ||
-            sscanf(rest, " - %31s %*s %4095s", type, options) != 2)
+        struct gm_mount mount;
+        if (!gm_mount_read(line, &mount))
             continue;
-        unescape(top);
-        unescape(mount);
-        if (is_unified && strcmp(type, "cgroup2") == 0)
-            read_group(limits, root, mount, top, group, "memory.max");
-        else if (!is_unified && strcmp(type, "cgroup") == 0 && has_word(options, "memory"))
-            read_group(limits, root, mount, top, group, "memory.limit_in_bytes");
+        if (is_unified && strcmp(mount.type, "cgroup2") == 0)
+            read_group(limits, root, mount.at, mount.from, group, "memory.max");
+        else if (!is_unified && strcmp(mount.type, "cgroup") == 0 &&
+                 gm_mount_has(mount.options, "memory"))
+            read_group(limits, root, mount.at, mount.from, group, "memory.limit_in_bytes");
     }
     if (file)
         fclose(file);

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/mounts.h"
+
 /* Threads of a process without its first one at which is looked for one that lives. */
 #define THREADS_MOST 64
 
@@ -74,27 +76,15 @@ static void take_mount(struct gm_cgroup_mount *mount, const char *from, const ch
     snprintf(mount->from, sizeof mount->from, "%s", strcmp(from, "/") == 0 ? "" : from);
 }
 
-static bool has_word(const char *words, const char *word)
-{
-    const size_t length = strlen(word);
-    for (const char *at = words; (at = strstr(at, word)) != NULL; at += length)
-        if ((at == words || at[-1] == ',') && (at[length] == '\0' || at[length] == ','))
-            return true;
-    return false;
-}
-
-/* A line of mountinfo: 30 23 0:26 FROM AT OPTIONS FIELDS... - TYPE SOURCE OPTIONS */
 static void take_line(struct gm_process_system *system, const char *line)
 {
-    char from[512], at[512], type[32], options[512];
-    const char *behind = strstr(line, " - ");
-    if (!behind || sscanf(line, "%*s %*s %*s %511s %511s", from, at) != 2 ||
-        sscanf(behind, " - %31s %*s %511s", type, options) != 2)
+    struct gm_mount mount;
+    if (!gm_mount_read(line, &mount))
         return;
-    if (strcmp(type, "cgroup2") == 0)
-        take_mount(&system->unified, from, at);
-    if (strcmp(type, "cgroup") == 0 && has_word(options, "freezer"))
-        take_mount(&system->freezer, from, at);
+    if (strcmp(mount.type, "cgroup2") == 0)
+        take_mount(&system->unified, mount.from, mount.at);
+    if (strcmp(mount.type, "cgroup") == 0 && gm_mount_has(mount.options, "freezer"))
+        take_mount(&system->freezer, mount.from, mount.at);
 }
 
 static void find_mounts(struct gm_process_system *system)
@@ -135,7 +125,7 @@ static bool is_frozen_at(const struct gm_process_system *system, const char *lin
     if (strncmp(line, "0::", 3) == 0)
         return read_group(system, &system->unified, path, "cgroup.events", text, sizeof text) &&
                strstr(text, "frozen 1") != NULL;
-    return sscanf(line, "%*d:%255[^:]", names) == 1 && has_word(names, "freezer") &&
+    return sscanf(line, "%*d:%255[^:]", names) == 1 && gm_mount_has(names, "freezer") &&
            read_group(system, &system->freezer, path, "freezer.state", text, sizeof text) &&
            (strncmp(text, "FROZEN", 6) == 0 || strncmp(text, "FREEZING", 8) == 0);
 }
