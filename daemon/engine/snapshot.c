@@ -138,8 +138,6 @@ static struct gm_reason why_of(const struct gm_engine *engine, uint32_t id,
         return (struct gm_reason){
             .why = GM_WHY_PART_STOPPED, .of = stopped->stop, .pid = stopped->pid};
     }
-    if (entry->is_silent || app->gate.is_late)
-        return (struct gm_reason){.why = GM_WHY_SILENT};
     if (app->state == GM_APP_RUNNING && app->gate.busy_reason)
         return (struct gm_reason){.why = GM_WHY_NOT_PAUSED, .of = why_busy(app->gate.busy_reason)};
     if (app->allocs.waiting > 0)

@@ -365,8 +365,7 @@ void gm_view_tell(const struct gm_event *event)
                event->drained.is_parked ? "parked" : "drained", (double)event->drained.ns / 1e6);
         break;
     case GM_EVENT_BUSY:
-        gm_log(GM_LOG_INFO, "%s keeps the GPU: it %s", who,
-               event->busy.has_answered ? "did not finish its work in time" : "does not answer");
+        gm_log(GM_LOG_INFO, "%s keeps the GPU: it did not finish its work in time", who);
         break;
     case GM_EVENT_GAVE_BACK:
         gm_log(GM_LOG_INFO, "%s gives its turn back: %s", who,
@@ -376,12 +375,6 @@ void gm_view_tell(const struct gm_event *event)
     case GM_EVENT_STAYS_LOST:
         gm_log(GM_LOG_WARN, "%s %s", who,
                gm_view_reason(&event->stays_lost.why, "", "", why, sizeof why));
-        break;
-    case GM_EVENT_SILENT:
-        gm_log(GM_LOG_INFO, "%s does not answer: its memory stays where it is", who);
-        break;
-    case GM_EVENT_ANSWERS:
-        gm_log(GM_LOG_INFO, "%s answers again", who);
         break;
     case GM_EVENT_STOPPED:
         gm_log(GM_LOG_INFO, "%s: %s", who,

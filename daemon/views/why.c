@@ -115,6 +115,9 @@ static void say_stop(const struct gm_reason *why, enum gm_why how, bool has_kept
     else if (how == GM_WHY_LOST || how == GM_WHY_CUT)
         snprintf(text, size, "pid %d of the daemon before %s%s: %send it", (int)why->pid,
                  gm_why_text(how), kept, how == GM_WHY_LOST ? "wake or " : "");
+    else if (how == GM_WHY_SILENT)
+        snprintf(text, size, "pid %d does not answer%s: if it stays so, end it", (int)why->pid,
+                 kept);
     else if (how == GM_WHY_TRACED)
         snprintf(text, size, "pid %d is held by a debugger%s: let it continue there", (int)why->pid,
                  kept);
@@ -191,6 +194,7 @@ char *gm_view_reason(const struct gm_reason *why, const char *by, const char *ap
     case GM_WHY_STOPPED:
     case GM_WHY_TRACED:
     case GM_WHY_FROZEN:
+    case GM_WHY_SILENT:
         say_stop(why, why->why, true, text, size);
         break;
     case GM_WHY_PART_STOPPED:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # A program that stands still in its turn (stopped by a signal, held by a debugger, frozen with its control group, also
-# by a group around that) keeps its memory on the GPU, and nothing else: its group is paused with it, others run beside
+# by a group around that, or only the thread of it that answers the daemon) keeps its memory on the GPU, and nothing else: its group is paused with it, others run beside
 # what it keeps and are told who keeps it and what to do, and it is charged for nothing. When it goes on, all go on.
 . "$(dirname "$0")/lib.sh"
 command -v python3 > /dev/null 2>&1 || skip "no python3"
@@ -42,13 +42,17 @@ halt_signal() {
 go_on_signal() {
     kill -CONT "$(pid_of a)"
 }
-halt_traced() {
+# trace THREADS: hold those threads of a whose names begin so.
+trace() {
+    rm -f "$dir/detach" "$dir/tracer.out"
     spawn tracer python3 -B -c '
 import ctypes, os, sys, time
 libc, pid = ctypes.CDLL(None, use_errno=True), int(sys.argv[1])
 tasks = set()
-while tasks != set(os.listdir(f"/proc/{pid}/task")):
-    for task in sorted(set(os.listdir(f"/proc/{pid}/task")) - tasks, key=int):
+def there():
+    return {task for task in os.listdir(f"/proc/{pid}/task") if open(f"/proc/{pid}/task/{task}/comm").read().startswith(sys.argv[3])}
+while tasks != there():
+    for task in sorted(there() - tasks, key=int):
         if libc.ptrace(16, int(task), None, None) != 0: # PTRACE_ATTACH
             sys.exit("cannot trace: " + os.strerror(ctypes.get_errno()))
         os.waitpid(int(task), 0x40000000) # __WALL
@@ -58,16 +62,25 @@ while os.getppid() != 1 and not os.path.exists(sys.argv[2]):
     time.sleep(0.02)
 for task in tasks:
     libc.ptrace(17, int(task), None, None) # PTRACE_DETACH
-' "$(pid_of a)" "$dir/detach"
+' "$(pid_of a)" "$dir/detach" "$1"
     within "$patience" tracer_is_there
     grep -q '^traced' "$dir/tracer.out"
 }
 tracer_is_there() {
     has_ended tracer || grep -q '^traced' "$dir/tracer.out"
 }
+halt_traced() {
+    trace ""
+}
 go_on_traced() {
     touch "$dir/detach"
     await tracer
+}
+halt_deaf() {
+    trace gpumux-link
+}
+go_on_deaf() {
+    go_on_traced
 }
 halt_frozen_v1() {
     mkdir "$v1" "$v1/in" 2> /dev/null && pid_of a 2> /dev/null > "$v1/in/cgroup.procs" &&
@@ -102,7 +115,8 @@ set_paused() { # pause|resume NAME
 }
 remedy_signal="isstopped.*:kill-CONT" remedy_traced="isheldbyadebugger.*:letitcontinuethere"
 remedy_frozen_v1="isfrozen.*:thawitscontrolgroup" remedy_frozen_v2=$remedy_frozen_v1
-for way in signal traced frozen_v1 frozen_v2; do
+remedy_deaf="doesnotanswer.*:ifitstaysso,endit"
+for way in signal traced deaf frozen_v1 frozen_v2; do
     set_paused pause c
     within "$patience" runs a || fail "a has no turn: $(app_of "$(pid_of a)")"
     if ! "halt_$way"; then

@@ -15,7 +15,6 @@ static const struct {
     const char *by, *app, *text;
 } cases[] = {
     {{.why = GM_WHY_NONE}, "", "", ""},
-    {{.why = GM_WHY_SILENT}, "", "", "it does not answer (stopped?): it keeps its GPU memory"},
     {{.why = GM_WHY_TURN, .has_app = true, .app = 3},
      "",
      "app 3 (pid 812, python3)",
@@ -42,6 +41,10 @@ static const struct {
      "",
      "",
      "pid 12 is held by a debugger and keeps 96 MiB: let it continue there"},
+    {{.why = GM_WHY_SILENT, .pid = 12, .held = MIB(96)},
+     "",
+     "",
+     "pid 12 does not answer and keeps 96 MiB: if it stays so, end it"},
     {{.why = GM_WHY_FROZEN, .pid = 12, .held = 0},
      "",
      "",

@@ -119,6 +119,7 @@ struct gm_client {
     enum gm_why stop;         /* why it stands still: stops.c */
     enum gm_why stop_seen;    /* ... as it was at the last look, */
     uint64_t stop_calls;      /* ... and how many calls had returned */
+    uint32_t owes;            /* a bit for each engine to which an answer of it is overdue */
     uint64_t refused_told;    /* of gm_stat.refused, what the log has */
     uint64_t driver_refused_told; /* ... and of driver_refused */
 };
@@ -157,7 +158,6 @@ struct gm_app {
         uint32_t opens; /* how often it was opened: shadows.c */
         uint64_t closed_at;
         uint64_t answered_at; /* when it last answered CLOSE, or a batch */
-        bool is_late;         /* no answer to CLOSE long after the deadline */
         bool is_parked;       /* PAUSED, LOADING: its work stands still on the GPU */
         uint32_t busy_reason; /* enum gm_drain_reason of the last refused drain, 0 if it drained
                                  since */

@@ -37,6 +37,11 @@ static uint64_t since(const struct gm_engine *engine, uint64_t at)
     return at > engine->awake_at ? at : engine->awake_at;
 }
 
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Since when an answer to what was sent to the app is awaited. It works through many, one after the
  * other. */
 static uint64_t asked_at(const struct gm_engine *engine, const struct gm_app *app)
@@ -76,15 +81,24 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
     gm_engine_rests(engine, id);
 }
 
+/* When an answer of the app is overdue by the daemon's clock, whatever its own says; GM_TIME_NEVER:
+ * it owes none. Who goes on and says so has its time again (gm_engine_awaits_anew). */
+static uint64_t overdue_at(const struct gm_engine *engine, const struct gm_app *app)
+{
+    uint64_t at = GM_TIME_NEVER;
+    if (app->state == GM_APP_DRAINING)
+        at = since(engine, app->gate.closed_at) + engine->config.drain_deadline_ns + GM_LATE_NS;
+    if (app->batches.sent)
+        at = earlier(at, asked_at(engine, app) + GM_LATE_NS);
+    return at;
+}
+
 static void check_silence(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    bool is_silent = app->is_stopped || app->state == GM_APP_LOST ||
-                     (app->batches.sent && engine->now >= asked_at(engine, app) + GM_LATE_NS);
-    if (is_silent == engine->table->apps[id].is_silent)
-        return;
-    gm_engine_note_silence(engine, id, is_silent);
-    gm_engine_happened(engine, id, is_silent ? GM_EVENT_SILENT : GM_EVENT_ANSWERS);
+    if (app->session)
+        gm_engine_note_owing(engine, id, engine->now >= overdue_at(engine, app));
+    gm_engine_note_silence(engine, id, app->is_stopped || app->state == GM_APP_LOST);
 }
 
 /* When the log is to say that it has not come back; GM_TIME_NEVER: it has, or the log says so. */
@@ -132,14 +146,11 @@ static void notice_sleep(struct gm_engine *engine)
 void gm_engine_check_deadlines(struct gm_engine *engine)
 {
     notice_sleep(engine);
-    uint64_t limit = engine->config.drain_deadline_ns + GM_LATE_NS;
     bool is_held_up = false;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
         if (app->state == GM_APP_UNUSED)
             continue;
-        if (is_draining(app) && engine->now >= since(engine, app->gate.closed_at) + limit)
-            gm_engine_drained(engine, id, NULL);
         if (awaits_exit(app) && engine->now >= since(engine, app->exit.left_at) + GM_EXIT_NS)
             gm_engine_exit_late(engine, id);
         is_held_up = is_held_up || is_draining(app) || awaits_exit(app);
@@ -158,11 +169,6 @@ void gm_engine_check_deadlines(struct gm_engine *engine)
     }
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static uint64_t later(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
@@ -172,16 +178,13 @@ static uint64_t later(uint64_t a, uint64_t b)
 void gm_engine_set_alarm(struct gm_engine *engine)
 {
     uint64_t at = engine->decision.wake_at;
-    uint64_t limit = engine->config.drain_deadline_ns + GM_LATE_NS;
     bool is_open = false;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
-        if (is_draining(app))
-            at = earlier(at, since(engine, app->gate.closed_at) + limit);
+        if (app->session && app->client->stop == GM_WHY_NONE)
+            at = earlier(at, overdue_at(engine, app));
         if (awaits_exit(app))
             at = earlier(at, since(engine, app->exit.left_at) + GM_EXIT_NS);
-        if (app->batches.sent && !engine->table->apps[id].is_silent)
-            at = earlier(at, asked_at(engine, app) + GM_LATE_NS);
         at = earlier(at, lost_due(engine, app));
         if (app->state == GM_APP_LOADING)
             at = earlier(at, since(engine, app->progress_at) + GM_STALL_NS);

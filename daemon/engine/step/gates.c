@@ -72,12 +72,6 @@ void gm_engine_close_gate(struct gm_engine *engine, uint32_t id)
                                      .deadline_ns = engine->config.drain_deadline_ns};
 
     gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
-    if (app->gate.is_late) {
-        /* It has not answered the CLOSE before: another would only queue up behind it. */
-        gm_engine_turn(engine, id, GM_APP_EV_BUSY);
-        gm_engine_feed(engine, GM_SCHED_BUSY, id, 0);
-        return;
-    }
     struct gm_client *client = app->client;
     const bool is_asked = gm_client_shut(client, engine->config.index);
     close_msg.epoch = app->gate.epoch = client->epoch;
@@ -147,7 +141,6 @@ void gm_engine_heard(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     app->gate.answered_at = engine->now;
-    app->gate.is_late = false;
 }
 
 void gm_engine_awaits_anew(struct gm_engine *engine, uint32_t id)
@@ -156,20 +149,18 @@ void gm_engine_awaits_anew(struct gm_engine *engine, uint32_t id)
     app->gate.closed_at = app->gate.answered_at = engine->now;
 }
 
-/* What the app answered to CLOSE, or that it did not. */
+/* What the app answered to CLOSE. */
 void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_msg_drained *drained)
 {
     struct gm_app *app = &engine->apps[id];
-    if (drained)
-        gm_engine_heard(engine, id); /* be it too late */
-    if (app->state != GM_APP_DRAINING || (drained && drained->epoch != app->gate.epoch)) {
-        if (drained && drained->status == GM_DRAIN_PARKED)
+    gm_engine_heard(engine, id); /* be it too late */
+    if (app->state != GM_APP_DRAINING || drained->epoch != app->gate.epoch) {
+        if (drained->status == GM_DRAIN_PARKED)
             parked_late(engine, id);
         return; /* an answer to a CLOSE that was given up */
     }
     bool is_for_places = app->places.is_held && gm_engine_is_chosen(engine, id);
-    if (drained && (drained->status == GM_DRAIN_QUIET || drained->status == GM_DRAIN_PARKED)) {
-        app->gate.is_late = false;
+    if (drained->status == GM_DRAIN_QUIET || drained->status == GM_DRAIN_PARKED) {
         app->gate.busy_reason = 0;
         const bool is_parked = drained->status == GM_DRAIN_PARKED;
         app->gate.is_parked = is_parked && gm_engine_may_have_work(engine, id);
@@ -192,7 +183,6 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
         gm_engine_release(engine, id);
         return;
     }
-    app->gate.is_late = !drained;
     if (app->places.is_held)
         gm_engine_hold_failed(engine, id);
     app->places.is_held = false;
@@ -201,9 +191,7 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
     let(engine, id);
     if (is_for_places)
         return; /* nobody else waited for it */
-    app->gate.busy_reason = drained ? drained->reason : 0;
-    gm_engine_emit(
-        engine,
-        &(struct gm_event){.kind = GM_EVENT_BUSY, .app = id, .busy.has_answered = drained != NULL});
+    app->gate.busy_reason = drained->reason;
+    gm_engine_happened(engine, id, GM_EVENT_BUSY);
     gm_engine_feed(engine, GM_SCHED_BUSY, id, 0);
 }

@@ -171,8 +171,7 @@ void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation)
     /* All that does not fit now goes to the host, unless others can make way for it. */
     input.is_quiet = false;
     gm_place_app(engine->table, &input, true);
-    app->places.is_urgent =
-        makes_way && engine->now >= app->places.hold_failed_until && !app->gate.is_late;
+    app->places.is_urgent = makes_way && engine->now >= app->places.hold_failed_until;
     if (app->places.is_urgent || app->state != GM_APP_RUNNING)
         gm_engine_want_places(engine, id);
     if (app->places.is_urgent)
@@ -233,7 +232,7 @@ bool gm_engine_is_to_hold(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
     if (!app->places.is_wanted || app->state != GM_APP_RUNNING || engine->stopping.is_on ||
-        app->gate.is_late || engine->now < app->places.hold_failed_until ||
+        engine->now < app->places.hold_failed_until ||
         (!app->places.is_urgent && engine->now < app->places.hold_at) || !has_pinned(engine, id))
         return false;
     const struct gm_place_input input = input_for(engine, id);

@@ -50,8 +50,7 @@
 static bool is_busy_guest(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    return !engine->units[app->unit].is_open &&
-           (app->gate.is_late || app->client->state == GM_CLIENT_BUSY);
+    return !engine->units[app->unit].is_open && app->client->state == GM_CLIENT_BUSY;
 }
 
 /* It has come back and runs, and the scheduler does not know that: it had no turn. */

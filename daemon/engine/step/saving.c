@@ -175,9 +175,10 @@ void gm_engine_choose_saved(struct gm_engine *engine)
         const uint32_t id = stopping->set[i] = stopping->apps[i].app;
         left -= stopping->apps[i].bytes < left ? stopping->apps[i].bytes : left;
         /* Nothing was taken from one that still drains: it goes on without its gate, too. */
-        is_ready = is_ready &&
-                   (engine->apps[id].state == GM_APP_RUNNING ||
-                    (engine->apps[id].state == GM_APP_DRAINING && engine->now >= stopping->until));
+        const struct gm_app *app = &engine->apps[id];
+        is_ready = is_ready && (app->state == GM_APP_RUNNING ||
+                                (app->state == GM_APP_DRAINING &&
+                                 (app->is_stopped || engine->now >= stopping->until)));
     }
     gm_engine_decide(engine, stopping->set, chosen);
     if (stopping->host != GM_NONE && (!is_candidate(&engine->apps[stopping->host]) ||

@@ -1,7 +1,8 @@
 /*
- * Programs that stand still: stopped by a signal, frozen with their control group, or held by a
- * debugger. Owns the `stop` of clients, and is_stopped of gm_app. Called by run.c at the
- * beginning of a round and when the status is asked for.
+ * Programs that stand still: stopped by a signal, frozen with their control group, held by a
+ * debugger, or with an answer that is overdue for whatever reason. Owns the `stop` of clients, and
+ * is_stopped of gm_app. Called by run.c at the beginning of a round, by deadlines.c, and when the
+ * status is asked for.
  *
  * Only a program itself can unmap its memory, so one that stands still keeps what it has on the
  * GPU. The rest of it is as if it did not exist. The scheduler knows it as an app of no bytes that
@@ -61,8 +62,19 @@ static uint32_t look_at(const struct gm_engine *engine, const struct gm_app *app
     const enum gm_why stop = has_called ? GM_WHY_NONE : gm_engine_ask_stop(engine, client->id);
     const bool is_again = stop != GM_WHY_NONE && client->stop_seen != GM_WHY_NONE;
     client->stop_seen = stop;
-    set_stop(client, is_again ? stop : GM_WHY_NONE);
+    set_stop(client, is_again ? stop : client->owes ? GM_WHY_SILENT : GM_WHY_NONE);
     return !has_called;
+}
+
+void gm_engine_note_owing(struct gm_engine *engine, uint32_t id, bool is_owing)
+{
+    struct gm_client *client = engine->apps[id].client;
+    const uint32_t bit = 1u << engine->config.index;
+    client->owes = is_owing ? client->owes | bit : client->owes & ~bit;
+    if (client->owes && client->stop == GM_WHY_NONE)
+        set_stop(client, GM_WHY_SILENT);
+    if (!client->owes && client->stop == GM_WHY_SILENT)
+        set_stop(client, GM_WHY_NONE);
 }
 
 /* It would be noticed if the app stood still: it has a turn, or is to have one. */
@@ -143,9 +155,7 @@ static void follow(struct gm_engine *engine, uint32_t id)
 
 void gm_engine_find_stops(struct gm_engine *engine)
 {
-    if (!gm_engine_sees_stops(engine))
-        return;
-    if (engine->now >= engine->stops.look_at)
+    if (gm_engine_sees_stops(engine) && engine->now >= engine->stops.look_at)
         look(engine);
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].session)

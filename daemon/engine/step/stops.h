@@ -6,6 +6,8 @@
 
 /* See who stands still, if it is time to, and do what follows from that. */
 void gm_engine_find_stops(struct gm_engine *engine);
+/* An answer of the app to this engine is overdue, or is not. */
+void gm_engine_note_owing(struct gm_engine *engine, uint32_t app, bool is_owing);
 uint64_t gm_engine_stops_due(const struct gm_engine *engine);
 /* Of one that stands still: how, which process, and what it keeps on the GPU. */
 struct gm_reason gm_engine_why_stopped(const struct gm_engine *engine, uint32_t app);
