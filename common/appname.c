@@ -369,7 +369,8 @@ static int gm_parent_of(int pid)
 
 void gm_appname_own(char *buffer, size_t size, char name[GM_APPNAME_SIZE])
 {
-    char exe[PATH_MAX];
+    size -= PATH_MAX; /* stacks may be small */
+    char *const exe = buffer + size;
     size_t length = gm_process_read(getpid(), buffer, size, exe);
     bool is_spawned = gm_is_spawned(buffer, length);
     if (length == 0) /* no /proc, or no file descriptor left */
@@ -386,7 +387,8 @@ void gm_appname_own(char *buffer, size_t size, char name[GM_APPNAME_SIZE])
 
 uint64_t gm_appname_family(char *buffer, size_t size, const char *name)
 {
-    char exe[PATH_MAX], its[GM_APPNAME_SIZE];
+    size -= PATH_MAX;
+    char *const exe = buffer + size, its[GM_APPNAME_SIZE];
     struct stat space = {0};
     uint32_t family = (uint32_t)getpid();
     int pid = getppid();

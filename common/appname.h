@@ -18,7 +18,8 @@
 void gm_appname(const char *line, size_t length, const char *exe, char name[GM_APPNAME_SIZE]);
 
 /* The name of this process. What Python's multiprocessing started has the name of the program that
- * did. `buffer` is scratch space; a longer command line is cut. Does not allocate. */
+ * did. `buffer` is scratch space of more than PATH_MAX bytes, of which a command line gets the
+ * rest: a longer one is cut. Does not allocate. */
 void gm_appname_own(char *buffer, size_t size, char name[GM_APPNAME_SIZE]);
 
 /* A number for the processes of this program: those that descend, through whatever others, from the

@@ -101,41 +101,40 @@ static const char *gm_log_word(enum gm_log_level level)
     return "";
 }
 
-/* Build one line. `more` lines like it were held back before. Returns its length. */
-static size_t gm_log_build(char line[GM_LOG_LINE + 1], enum gm_log_level level, const char *text,
-                           unsigned more)
+/* What comes before the text. Returns its length. */
+static size_t gm_log_head(char line[GM_LOG_LINE + 1], enum gm_log_level level)
 {
-    size_t head;
-    if (atomic_load_explicit(&gm_log_is_journal, memory_order_relaxed)) {
-        head = (size_t)snprintf(line, GM_LOG_LINE, "<%d>", (int)level);
-    } else {
-        head = gm_log_stamp(line, GM_LOG_LINE);
-        line[head] = '\0';
-        head = gm_text_add(line, GM_LOG_LINE, "%s: %s", gm_log_who, gm_log_word(level));
-    }
-    size_t length = gm_text_add(line, GM_LOG_LINE, "%s", text);
-    if (more > 0)
-        length = gm_text_add(line, GM_LOG_LINE, " (and %u more like it)", more);
+    if (atomic_load_explicit(&gm_log_is_journal, memory_order_relaxed))
+        return (size_t)snprintf(line, GM_LOG_LINE, "<%d>", (int)level);
+    const size_t length = gm_log_stamp(line, GM_LOG_LINE);
+    line[length] = '\0';
+    return gm_text_add(line, GM_LOG_LINE, "%s: %s", gm_log_who, gm_log_word(level));
+}
+
+/* End a line with its text. Returns its length. */
+static size_t gm_log_end(char line[GM_LOG_LINE + 1], size_t head)
+{
     gm_text_clean(line + head, GM_LOG_LINE - head);
+    size_t length = head + strlen(line + head);
     line[length++] = '\n';
     return length;
 }
 
 static size_t gm_log_notice(char *line, size_t size, uint64_t lost)
 {
-    char whole[GM_LOG_LINE + 1], text[96];
-    snprintf(text, sizeof(text), "%llu lines of the log are lost: they could not be written",
-             (unsigned long long)lost);
-    const size_t length = gm_log_build(whole, GM_LOG_WARN, text, 0);
+    char whole[GM_LOG_LINE + 1];
+    const size_t head = gm_log_head(whole, GM_LOG_WARN);
+    gm_text_add(whole, GM_LOG_LINE, "%llu lines of the log are lost: they could not be written",
+                (unsigned long long)lost);
+    const size_t length = gm_log_end(whole, head);
     memcpy(line, whole, length < size ? length : size);
     return length < size ? length : size;
 }
 
-static void gm_log_write(int fd, enum gm_log_level level, const char *text, unsigned more)
+static void gm_log_write(int fd, char line[GM_LOG_LINE + 1], size_t head)
 {
-    char line[GM_LOG_LINE + 1]; /* one more for the NUL of the longest line */
     struct gm_writer *writer = atomic_load_explicit(&gm_log_writer, memory_order_acquire);
-    const size_t length = gm_log_build(line, level, text, more);
+    const size_t length = gm_log_end(line, head);
     if (writer != NULL) {
         gm_writer_put(writer, line, length, gm_log_patience);
         return;
@@ -214,9 +213,14 @@ static struct gm_log_kind *gm_log_find(uint64_t hash, uint64_t now)
 /* Write the last line of a kind. Under the lock. */
 static void gm_log_let_go(struct gm_log_kind *kind, uint64_t now)
 {
+    char line[GM_LOG_LINE + 1];
     int fd = atomic_load_explicit(&gm_log_fd, memory_order_acquire);
+    const size_t head = gm_log_head(line, kind->level);
+    gm_text_add(line, GM_LOG_LINE, "%s", kind->text);
+    if (kind->held > 1)
+        gm_text_add(line, GM_LOG_LINE, " (and %u more like it)", kind->held - 1);
     if (fd >= 0)
-        gm_log_write(fd, kind->level, kind->text, kind->held - 1);
+        gm_log_write(fd, line, head);
     kind->held = 0;
     kind->written = now;
     atomic_fetch_sub(&gm_log_holding, 1);
@@ -281,12 +285,15 @@ static void gm_log_list(enum gm_log_level level, const char *kind, const char *f
         return;
 
     int saved = errno;
-    char text[GM_LOG_LINE];
-    if (vsnprintf(text, sizeof(text), format, args) < 0) /* %m needs the caller's errno */
+    char line[GM_LOG_LINE + 1]; /* the only one: stacks may be small */
+    const size_t head = gm_log_head(line, level);
+    char *text = line + head;
+    errno = saved; /* for %m */
+    if (vsnprintf(text, GM_LOG_LINE - head, format, args) < 0)
         text[0] = '\0';
     if (gm_log_kinds == NULL || level == GM_LOG_DEBUG ||
         !gm_log_hold(level, kind != NULL ? kind : text, text))
-        gm_log_write(fd, level, text, 0);
+        gm_log_write(fd, line, head);
     errno = saved;
 }
 

@@ -20,12 +20,11 @@ union gm_sock_control {
     char bytes[CMSG_SPACE(sizeof(int) * GM_WIRE_FDS)];
 };
 
-/* As large as the largest message, which is far below GM_WIRE_MAX: stacks may be small. */
-union gm_sock_largest {
+/* A message up to its entries: stacks may be small. */
+union gm_sock_head {
     uint64_t align;
 #define GM_MSG(type, NAME, name, direction, states, entry, max_entries, max_fds)                   \
-    uint8_t name[sizeof(struct gm_wire_header) + sizeof(struct gm_msg_##name) +                    \
-                 (max_entries) * sizeof(struct entry)];
+    uint8_t name[sizeof(struct gm_wire_header) + sizeof(struct gm_msg_##name)];
 #include "common/wire.def"
 #undef GM_MSG
 };
@@ -106,11 +105,12 @@ int gm_sock_connect_any(char *path, size_t size)
     }
 }
 
-int gm_sock_send(int fd, const void *bytes, size_t length, const int *fds, int n_fds)
+/* A message in two pieces. */
+static int gm_sock_send_pieces(int fd, const struct iovec *pieces, const int *fds, int n_fds)
 {
     union gm_sock_control control;
-    struct iovec piece = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = length};
-    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    const size_t length = pieces[0].iov_len + pieces[1].iov_len;
+    struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = 2};
 
     /* An empty datagram would look like the end of the connection. */
     if (length == 0 || n_fds < 0 || n_fds > GM_WIRE_FDS)
@@ -133,6 +133,12 @@ int gm_sock_send(int fd, const void *bytes, size_t length, const int *fds, int n
         if (errno != EINTR)
             return -errno;
     }
+}
+
+int gm_sock_send(int fd, const void *bytes, size_t length, const int *fds, int n_fds)
+{
+    const struct iovec pieces[2] = {{(void *)(uintptr_t)bytes, length}};
+    return gm_sock_send_pieces(fd, pieces, fds, n_fds);
 }
 
 /* Take at most `room` fds of a received message, and close the others. */
@@ -239,9 +245,11 @@ ssize_t gm_sock_receive_bare(int fd, void *buffer, size_t size)
 int gm_sock_send_message(int fd, enum gm_msg_type type, const void *body, const void *entries,
                          uint32_t count, const int *fds, int n_fds)
 {
-    union gm_sock_largest message;
-    size_t length = gm_wire_encode(&message, sizeof(message), type, body, entries, count);
+    union gm_sock_head head;
+    size_t tail;
+    const size_t length = gm_wire_encode_head(&head, type, body, entries, count, &tail);
     if (length == 0)
         return -EINVAL;
-    return gm_sock_send(fd, &message, length, fds, n_fds);
+    const struct iovec pieces[2] = {{&head, length}, {(void *)(uintptr_t)entries, tail}};
+    return gm_sock_send_pieces(fd, pieces, fds, n_fds);
 }

@@ -164,36 +164,46 @@ static void gm_wire_sign(enum gm_msg_type type, void *body)
                sizeof(versions));
 }
 
-size_t gm_wire_encode(void *buffer, size_t capacity, enum gm_msg_type type, const void *body,
-                      const void *entries, uint32_t count)
+size_t gm_wire_encode_head(void *buffer, enum gm_msg_type type, const void *body,
+                           const void *entries, uint32_t count, size_t *tail)
 {
     const struct gm_wire_row *row = gm_wire_row((unsigned)type);
     if (row == NULL || body == NULL || count > row->max_entries || (count > 0 && entries == NULL))
         return 0;
 
-    size_t tail = (size_t)count * row->entry;
+    *tail = (size_t)count * row->entry;
     struct gm_wire_header header = {
-        .length = (uint32_t)(sizeof(header) + row->body + tail),
+        .length = (uint32_t)(sizeof(header) + row->body + *tail),
         .version = GM_WIRE_OLDEST,
         .type = (uint16_t)type,
         .count = count,
     };
-    if (header.length > capacity)
-        return 0;
 
     uint8_t *message = buffer;
     uint8_t *to = message + sizeof(header);
     memcpy(message, &header, sizeof(header));
     memcpy(to, body, row->body);
     gm_wire_sign(type, to);
-    if (tail > 0)
-        memcpy(to + row->body, entries, tail);
     for (size_t i = 0; i < GM_COUNT_OF(gm_wire_texts); i++) {
         const struct gm_wire_text *text = &gm_wire_texts[i];
         if (text->type == (unsigned)type)
             gm_text_clean((char *)to + text->offset, text->size);
     }
-    return header.length;
+    return sizeof(header) + row->body;
+}
+
+size_t gm_wire_encode(void *buffer, size_t capacity, enum gm_msg_type type, const void *body,
+                      const void *entries, uint32_t count)
+{
+    const struct gm_wire_row *row = gm_wire_row((unsigned)type);
+    size_t tail = 0;
+    if (row == NULL || count > row->max_entries ||
+        sizeof(struct gm_wire_header) + row->body + (size_t)count * row->entry > capacity)
+        return 0;
+    const size_t head = gm_wire_encode_head(buffer, type, body, entries, count, &tail);
+    if (tail > 0)
+        memcpy((uint8_t *)buffer + head, entries, tail);
+    return head + tail;
 }
 
 const char *gm_wire_name(unsigned type)

@@ -649,6 +649,11 @@ enum gm_wire_fault gm_wire_decode(const void *bytes, size_t length, int n_fds,
 size_t gm_wire_encode(void *buffer, size_t capacity, enum gm_msg_type type, const void *body,
                       const void *entries, uint32_t count);
 
+/* The same up to the entries, of which *tail bytes are to follow. `buffer` has room for the header
+ * and the payload. */
+size_t gm_wire_encode_head(void *buffer, enum gm_msg_type type, const void *body,
+                           const void *entries, uint32_t count, size_t *tail);
+
 /* The message's name, "HELLO", or "?" for an unknown type. */
 const char *gm_wire_name(unsigned type);
 

@@ -288,8 +288,8 @@ static const struct gm_link_calls gm_start_link_calls = {
 
 static enum gm_boot_state gm_start_connect(int n_devices)
 {
-    struct gm_link_welcome welcome;
-    char why[256] = "";
+    static struct gm_link_welcome welcome; /* stacks may be small, and one thread starts */
+    static char why[256];
 
     if (gm_link_open(&welcome, why, sizeof(why)) != 0) {
         gm_log(GM_LOG_INFO, "running without gpumux: %s", why);

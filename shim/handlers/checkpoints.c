@@ -20,7 +20,7 @@
  * asked; then the driver decides. */
 static bool gm_checkpoint_is_shared(int pid)
 {
-    enum { AT_ONCE = 4096 };
+    enum { AT_ONCE = 1024 }; /* stacks may be small */
     const size_t sign = sizeof(GM_CHECKPOINT_SIGN) - 1;
     char path[32], text[sizeof(GM_CHECKPOINT_SIGN) + AT_ONCE];
     size_t kept = 0;

@@ -208,7 +208,7 @@ static uint32_t gm_place_ask(int fd, const struct gm_tokens *tokens,
                              char pipe[GM_PIPE_MAX], uint32_t *part)
 {
     static uint64_t buffer[GM_WIRE_MAX / sizeof(uint64_t)];
-    struct gm_token_entry sent[GM_DEVICES_VISIBLE];
+    static struct gm_token_entry sent[GM_DEVICES_VISIBLE];
     struct gm_msg_place place = {.flags = gm_place_flags(),
                                  .class = gm_wishes_read_class(secure_getenv),
                                  .nodes = gm_nodes(),
@@ -304,12 +304,15 @@ static char *gm_place_list(const struct gm_tokens *tokens, const struct gm_place
 
 bool gm_place(bool *has_mps)
 {
-    struct gm_place_entry entries[GM_DEVICES_VISIBLE];
-    struct gm_tokens tokens = {.n = 0};
-    char pipe[GM_PIPE_MAX] = "", part_text[16];
+    static struct gm_place_entry entries[GM_DEVICES_VISIBLE]; /* stacks may be small */
+    static struct gm_tokens tokens;
+    static char pipe[GM_PIPE_MAX];
+    char part_text[16];
     uint32_t n = 0, part = 0;
 
     *has_mps = false;
+    tokens.n = 0;
+    pipe[0] = '\0';
     if (!gm_place_keep())
         return false;
     if (gm_place_own.of[LIST] != NULL)

@@ -492,9 +492,11 @@ static bool gm_channels_on(uint32_t gpu, struct gm_channels_object *subdevice, u
 
 bool gm_channels_memory(uint32_t gpu, uint64_t *bytes, unsigned *groups)
 {
+    static struct gm_rm_pid_info info; /* too large for a small stack */
     struct gm_channels_object subdevice;
-    struct gm_rm_pid_info info = {.n = 1, .process[0].pid = (uint32_t)getpid()};
-    const struct gm_rm_pid_memory *own = &info.process[0];
+    struct gm_rm_pid_memory *own = &info.process[0];
+    info.n = 1;
+    *own = (struct gm_rm_pid_memory){.pid = (uint32_t)getpid()};
     if (!gm_channels_on(gpu, &subdevice, groups) ||
         gm_channels_control(subdevice.fd, subdevice.client, subdevice.handle, GM_RM_PID_INFO, &info,
                             sizeof info) != GM_RM_OK ||

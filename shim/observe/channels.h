@@ -75,7 +75,7 @@ unsigned gm_channels_compute_groups(void);
 bool gm_channels_newest_gpu(uint32_t *gpu);
 
 /* The memory that this process made on the GPU of that number, in bytes, and the compute groups
- * there. False: the driver does not say. */
+ * there. False: the driver does not say. One thread at a time. */
 bool gm_channels_memory(uint32_t gpu, uint64_t *bytes, unsigned *groups);
 
 /* In a forked child: the channels are the parent's. Forget them. */

@@ -7,6 +7,8 @@
 #include "shim/tables/pages.h"
 
 #define GM_TEMPLATES_PARAMETERS 1024u
+#define GM_TEMPLATES_FEW 256u /* bytes of arguments that are copied to the stack: it may be small  \
+                               */
 #define GM_TEMPLATES_ROWS 4096u /* of more, what lies between them counts, too */
 /* With a profile that says less, the check of the link finds it (daemon/core/check.h). */
 #define GM_TEMPLATES_UNNAMED GM_CHUNK_MAX
@@ -108,11 +110,12 @@ static bool gm_templates_touch(const struct gm_rows *rows, gm_touch_found *found
     return true;
 }
 
-bool gm_templates_look(struct gm_kernel *kernel, const uint32_t *dimension, void **params,
-                       gm_touch_found *found, void *arg)
+/* `bytes` has room for the kernel's arguments. */
+static bool gm_templates_look_by(unsigned char *bytes, struct gm_kernel *kernel,
+                                 const uint32_t *dimension, void **params, gm_touch_found *found,
+                                 void *arg)
 {
     const struct gm_profile_kernel *profile = kernel->profile;
-    unsigned char bytes[GM_KERNEL_ARGUMENTS];
     struct gm_arguments arguments = {.bytes = kernel->bytes, .at = bytes};
     memcpy(arguments.dimension, dimension, sizeof(arguments.dimension));
     memset(bytes, 0, kernel->bytes);
@@ -142,4 +145,17 @@ bool gm_templates_look(struct gm_kernel *kernel, const uint32_t *dimension, void
         found(arg, word, GM_REACHES);
     }
     return profile->unnamed < GM_TEMPLATES_UNNAMED;
+}
+
+bool gm_templates_look(struct gm_kernel *kernel, const uint32_t *dimension, void **params,
+                       gm_touch_found *found, void *arg)
+{
+    unsigned char few[GM_TEMPLATES_FEW];
+    if (kernel->bytes <= sizeof(few))
+        return gm_templates_look_by(few, kernel, dimension, params, found, arg);
+    unsigned char *bytes = malloc(kernel->bytes);
+    const bool is_all =
+        bytes != NULL && gm_templates_look_by(bytes, kernel, dimension, params, found, arg);
+    free(bytes);
+    return is_all;
 }

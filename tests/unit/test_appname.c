@@ -1,5 +1,6 @@
 /* The names of apps: scripts, modules and archives under every interpreter of the table, titles
  * that programs give themselves, and command lines that are nonsense. */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -184,18 +185,19 @@ static void test_nonsense(void **state)
 
 static void test_own(void **state)
 {
-    char name[GM_APPNAME_SIZE], buffer[4096];
+    char name[GM_APPNAME_SIZE], buffer[PATH_MAX + 4096];
     (void)state;
     gm_appname_own(buffer, sizeof buffer, name);
     assert_string_equal(name, "test_appname");
-    gm_appname_own(buffer, 4, name); /* too small for the first word: the executed file's name */
+    gm_appname_own(buffer, PATH_MAX + 4,
+                   name); /* too small for the first word: the executed file's name */
     assert_true(name[0] != '\0');
 }
 
 /* Processes of one name are one family, also through others. */
 static void test_family(void **state)
 {
-    char name[GM_APPNAME_SIZE], buffer[4096];
+    char name[GM_APPNAME_SIZE], buffer[PATH_MAX + 4096];
     uint64_t family[2], own;
     int status, way[2];
     (void)state;
