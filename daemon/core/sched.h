@@ -104,6 +104,7 @@ struct gm_sched_account {
     uint64_t slice_at; /* since when its gate is open in this slice; 0: closed, or leaves the set */
     uint64_t waiting_at; /* since when it waits, 0 if it does not */
     uint64_t rested_ns;  /* GPU time saved up by rests, as of its last want, less what it cost */
+    uint64_t burst_ns;   /* run time since its last rest */
     bool has_lead;       /* it came back from a rest: it goes before all levels */
     bool is_yielding;    /* its user had more than another: it goes behind all levels */
     uint64_t bytes;

@@ -17,7 +17,7 @@ static enum gm_why why_chosen(const struct gm_sched *s, const struct gm_sched_ap
         return GM_WHY_FITS;
     if (a->is_boosted)
         return a->is_hurried ? GM_WHY_HURRIED : GM_WHY_BOOSTED;
-    if (a->rank == GM_RANK_RESTED)
+    if (gm_sched_is_rested(a->rank))
         return GM_WHY_RESTED;
     return s->ranks[a->rank].has_left || s->decision.n_next == 0 ? GM_WHY_SLICE : GM_WHY_FIRST;
 }
@@ -75,6 +75,7 @@ bool gm_sched_account(const struct gm_sched *sched, uint64_t now, uint32_t app,
         .slice_at = a->is_open && a->is_chosen ? a->slice_at : 0,
         .waiting_at = is_waiting ? a->waiting_at : 0,
         .rested_ns = a->rested_ns,
+        .burst_ns = gm_sched_burst(&later),
         .has_lead = gm_sched_has_lead(a),
         .is_yielding = gm_sched_is_yielding(sched, a),
         .bytes = a->bytes,

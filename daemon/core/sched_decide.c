@@ -115,7 +115,7 @@ static void end_slice(struct gm_sched *s, uint32_t id)
     gm_sched_end_turn(s, a);
     a->slice_at = s->now;
     a->is_boosted = false;
-    gm_sched_append(s, id, GM_QUEUE, gm_sched_rank_of(a));
+    gm_sched_append(s, id, GM_QUEUE, gm_sched_rank_of(s, a));
 }
 
 static void end_slices(struct gm_sched *s, struct walk *w)
@@ -427,7 +427,7 @@ static uint64_t wake_time(struct gm_sched *s)
 static void choose_yielding(struct gm_sched *s, struct walk *w)
 {
     w->is_yielding = true;
-    for (uint32_t rank = GM_RANK_RESTED + 1; s->has_yielding && rank < GM_RANKS; rank++) {
+    for (uint32_t rank = GM_RANK_LED + 1; s->has_yielding && rank < GM_RANKS; rank++) {
         w->rank = &s->ranks[rank];
         w->number = rank;
         w->before = w->room;

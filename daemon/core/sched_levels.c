@@ -243,7 +243,7 @@ static void add_used(const struct gm_sched *s, struct gm_sched_app *a, int64_t n
     const int64_t slice = (int64_t)gm_sched_slice(s, a);
     const int64_t most = a->is_open && a->is_chosen ? 2 * slice : slice;
     a->used_ns += ns;
-    if (a->rank == GM_RANK_RESTED)
+    if (gm_sched_is_rested(a->rank))
         a->level_used_ns += ns; /* an advance on its slice there */
     if (ns > 0 && a->used_ns > most)
         a->used_ns = most;
@@ -342,7 +342,7 @@ void gm_sched_apply_policy(struct gm_sched *s, uint32_t id, const struct gm_sche
 /* Who was boosted or came back from a rest has a slice like any other there. */
 static uint32_t weight_of(const struct gm_sched_app *a)
 {
-    const bool is_equal = a->rank == GM_RANK_BOOSTED || a->rank == GM_RANK_RESTED;
+    const bool is_equal = a->rank == GM_RANK_BOOSTED || gm_sched_is_rested(a->rank);
     return is_equal ? GM_SCHED_WEIGHT : a->policy.weight;
 }
 
@@ -357,10 +357,10 @@ uint64_t gm_sched_slice(const struct gm_sched *s, const struct gm_sched_app *a)
     uint64_t base = s->config.slice_ns, shortest = s->config.slice_ns / 4, slice;
     if (a->rank == GM_RANK_BOOSTED && a->is_hurried)
         return base < GM_SCHED_HURRY_NS ? base : GM_SCHED_HURRY_NS;
-    if (a->rank == GM_RANK_RESTED)
+    if (gm_sched_is_rested(a->rank))
         base = least_lead(s);
-    if (a->rank > GM_RANK_RESTED)
-        base <<= a->rank - GM_RANK_RESTED - 1;
+    if (a->rank > GM_RANK_LED)
+        base <<= a->rank - GM_RANK_LED - 1;
     if (rank->weight_max == rank->weight_min)
         return base;
     if (base * rank->weight_min / rank->weight_max >= shortest)
@@ -570,6 +570,8 @@ static uint64_t settle_list_at(const struct gm_sched *s, const struct gm_sched_l
                 at = sooner(at, s->now + gm_less(allotment, a->level_run) + 1);
             if (gm_sched_has_lead(a))
                 at = sooner(at, gm_sum_or_never(s->now, a->lead_ns));
+            if (a->rank == GM_RANK_RESTED)
+                at = sooner(at, s->now + gm_sched_fresh(s, a));
         }
     }
     return at;

@@ -8,13 +8,15 @@
 
 #define NIL GM_SCHED_NIL
 
-uint32_t gm_sched_rank_of(const struct gm_sched_app *a)
+uint32_t gm_sched_rank_of(const struct gm_sched *s, const struct gm_sched_app *a)
 {
     if (a->is_boosted)
         return GM_RANK_BOOSTED;
     if (a->policy.class == GM_CLASS_LATENCY)
         return GM_RANK_LATENCY;
-    return gm_sched_has_lead(a) ? GM_RANK_RESTED : a->level + GM_RANK_RESTED;
+    if (gm_sched_has_lead(a))
+        return gm_sched_fresh(s, a) > 0 ? GM_RANK_RESTED : GM_RANK_LED;
+    return a->level + GM_RANK_LED;
 }
 
 static struct gm_sched_list *list_of(struct gm_sched *s, enum gm_sched_place place, uint32_t rank)
@@ -44,10 +46,11 @@ static void begin_anew(struct gm_sched_app *a)
  * goes first. */
 static void come_to_rank(struct gm_sched_app *a, uint32_t rank)
 {
-    const bool is_back = a->rank == GM_RANK_RESTED && rank == a->level_rank;
+    const bool was_rested = gm_sched_is_rested(a->rank);
+    const bool is_back = was_rested && rank == a->level_rank;
     const int64_t used_ns = is_back ? a->level_used_ns : 0;
-    if (rank == GM_RANK_RESTED) {
-        a->level_rank = a->rank > GM_RANK_RESTED ? a->rank : GM_RANKS;
+    if (gm_sched_is_rested(rank) && !was_rested) {
+        a->level_rank = a->rank > GM_RANK_LED ? a->rank : GM_RANKS;
         a->level_used_ns = a->used_ns;
     }
     begin_anew(a);
@@ -151,7 +154,7 @@ void gm_sched_stand(struct gm_sched *s, uint32_t id)
 {
     struct gm_sched_app *a = &s->apps[id];
     enum gm_sched_place place = GM_QUEUE;
-    uint32_t rank = gm_sched_rank_of(a);
+    uint32_t rank = gm_sched_rank_of(s, a);
 
     if (!gm_sched_is_eligible(a) && (a->is_open || a->is_wanting))
         place = GM_HELD;
@@ -167,7 +170,7 @@ void gm_sched_stand(struct gm_sched *s, uint32_t id)
     if (place == GM_HELD || place == GM_AWAY) {
         a->is_chosen = false;
         a->is_boosted = false;
-        rank = gm_sched_rank_of(a);
+        rank = gm_sched_rank_of(s, a);
     }
     if (a->place != place || a->rank != rank)
         gm_sched_append(s, id, place, rank);

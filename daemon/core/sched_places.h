@@ -5,7 +5,7 @@
 #include "daemon/core/sched_state.h"
 
 /* An app's place changes by these only. */
-uint32_t gm_sched_rank_of(const struct gm_sched_app *a);
+uint32_t gm_sched_rank_of(const struct gm_sched *s, const struct gm_sched_app *a);
 void gm_sched_remove(struct gm_sched *s, uint32_t id);
 /* Put `id` into the list of `place` (and rank) right behind `after`; NIL: at its head. */
 void gm_sched_insert(struct gm_sched *s, uint32_t id, enum gm_sched_place place, uint32_t rank,

@@ -19,11 +19,13 @@
 
 #define GM_SCHED_NIL UINT32_MAX
 
-/* The order of importance: boosted apps, class latency, who came back from a rest, the levels. */
+/* The order of importance: boosted apps, class latency, who came back from a rest, first those that
+ * ran for a short time only since, the levels. */
 #define GM_RANK_BOOSTED 0u
 #define GM_RANK_LATENCY 1u
 #define GM_RANK_RESTED 2u
-#define GM_RANKS (GM_SCHED_LEVELS_MAX + 3u) /* level p has rank p + 2 */
+#define GM_RANK_LED 3u
+#define GM_RANKS (GM_SCHED_LEVELS_MAX + 4u) /* level p has rank p + 3 */
 
 enum gm_sched_place { GM_AWAY, GM_TURN, GM_QUEUE, GM_RESTING, GM_HELD };
 
@@ -50,7 +52,7 @@ struct gm_sched_app {
     uint64_t worked_ns;    /* run_ns when it last came back */
     uint64_t rest_fair_ns; /* fair_ns when its rest began */
     uint64_t lead_ns;      /* run time for which it still goes first since it came back */
-    int64_t level_used_ns; /* used_ns at its level's rank, while it stands in RESTED */
+    int64_t level_used_ns; /* used_ns at its level's rank, while it stands in RESTED or LED */
     uint32_t level_rank;   /* ... which is this */
     uint32_t auto_level;   /* its level and charge when something else than auto was said */
     uint64_t auto_run;
@@ -169,6 +171,23 @@ static inline bool gm_sched_has_lead(const struct gm_sched_app *a)
            (a->policy.class == GM_CLASS_AUTO || a->policy.class == GM_CLASS_INTERACTIVE);
 }
 
+/* Run time since it came back. */
+static inline uint64_t gm_sched_burst(const struct gm_sched_app *a)
+{
+    return a->run_ns - a->worked_ns;
+}
+
+/* ... that is left until it gives way to others that come back. */
+static inline uint64_t gm_sched_fresh(const struct gm_sched *s, const struct gm_sched_app *a)
+{
+    return gm_less(s->config.slice_ns / GM_SCHED_FRESH + 1, gm_sched_burst(a));
+}
+
+static inline bool gm_sched_is_rested(uint32_t rank)
+{
+    return rank == GM_RANK_RESTED || rank == GM_RANK_LED;
+}
+
 /* It may run, as far as settings go. */
 static inline bool gm_sched_is_eligible(const struct gm_sched_app *a)
 {
@@ -178,7 +197,7 @@ static inline bool gm_sched_is_eligible(const struct gm_sched_app *a)
 /* It is chosen after all levels, as its user had more than another. */
 static inline bool gm_sched_is_yielding(const struct gm_sched *s, const struct gm_sched_app *a)
 {
-    return a->rank > GM_RANK_RESTED && s->users[a->user].is_yielding;
+    return a->rank > GM_RANK_LED && s->users[a->user].is_yielding;
 }
 
 /* Did not drain, and may not be asked again yet. */

@@ -3,8 +3,9 @@
  * (and the simulation) only.
  *
  * Ranks. Every app has a rank, the best first: boosted apps, which waited for too long; class
- * `latency`; who came back from a rest; then the levels, 1 to K. Within a rank apps take turns, and
- * stand in one of two lists:
+ * `latency`; who came back from a rest and ran for a sixteenth of S since at most; who ran for
+ * longer; then the levels, 1 to K. Within a rank apps take turns, and stand in one of two
+ * lists:
  *
  *   TURN     apps whose turn it is, the most senior first. An app that was chosen and is not open
  *            yet (its memory is being moved) keeps its turn.
@@ -57,7 +58,9 @@
  *     Who rests for less than a switch takes earns nothing, as nobody else has the GPU yet.
  *   - All the time costs that others wait for it: what it runs, and the move of its memory before.
  *   - It goes first if it has saved up an eighth of S, until it rests or that is used up. Those who
- *     go first at the same time take turns of that length.
+ *     go first at the same time take turns of that length. Who ran for more than a sixteenth of S
+ *     since it came back goes behind those who did not (rank LED): a program that was loaded and
+ *     then works without a pause has come back, too, and is no request.
  *   - Where there are several users, a user's apps together go first for no longer than the user's
  *     part of the time, and T(1) once. So more apps, and new ones, gain nothing.
  *

@@ -66,7 +66,7 @@ static void look_at(struct gm_sched *s, const struct gm_sched_list *list)
             continue;
         user->is_waiting = user->is_waiting || !a->is_open;
         user->largest = a->bytes > user->largest ? a->bytes : user->largest;
-        if (a->rank > GM_RANK_RESTED && a->rank < user->best) {
+        if (a->rank > GM_RANK_LED && a->rank < user->best) {
             user->best = a->rank;
             user->best_app = id;
         }

@@ -3,7 +3,9 @@
  * that no two fit, at 50 GB/s each way, with the settings that the daemon has by default.
  *
  *   first requests  a program that loads a model and then answers, beside 1 to 4 batch programs
- * that began with it: none of its first five requests waits for somebody's slice cheaters who rests
+ * that began with it: none of its first five requests waits for somebody's slice
+ *   many requests   beside a batch program that was loaded as well, and so comes back from a rest,
+ * too: one each second or every three waits for one switch, from the third on cheaters who rests
  * only to go first has no more of the GPU than who never rests, and costs the others no more
  * switches than an honest program batch programs  do not change places more often, be it that they
  * pause now and then
@@ -143,6 +145,62 @@ static void show_first_requests(void)
         }
 }
 
+/* ---- Many requests ---- */
+
+#define MANY 20u
+#define ALONE (60 * MS)
+#define LONG (1000 * SECOND) /* it is told when to ask */
+
+/*
+ * Requests of 60 ms, one each `period_ns`, the first `begins_ns` after the other began to work,
+ * which loaded for `load_ns`. The longest of the first two goes to worst[0], that of the others to
+ * worst[1].
+ */
+static void many_requests(uint64_t period_ns, uint64_t begins_ns, uint64_t load_ns,
+                          uint64_t worst[2])
+{
+    struct world w;
+    begin(&w, "sim_sched: requests, ms: ", period_ns / MS);
+    const uint32_t chat = add(&w, 2 * SECOND, LONG), batch = add(&w, load_ns, 5 * SECOND);
+    struct world_app *a = &w.apps[chat], *other = &w.apps[batch];
+    while (a->requests == 0 || other->requests == 0)
+        check(&w, world_step(&w, GM_TIME_NEVER));
+    a->habit.work_ns = ALONE;
+    other->habit.work_ns = WORLD_FOREVER;
+    uint64_t due = other->ask_at + begins_ns;
+    for (uint64_t done = 1; done <= MANY; done++, due += period_ns) {
+        a->ask_at = due;
+        while (a->requests == done)
+            check(&w, world_step(&w, GM_TIME_NEVER));
+        const uint64_t took = w.now - a->asked_at;
+        worst[done > 2] = took > worst[done > 2] ? took : worst[done > 2];
+    }
+    world_end(&w);
+}
+
+/* What they take longer than alone is one switch; but one of the first two may find the other at
+ * the begin of its work: then it waits for that one's switch, and for its first turn. */
+static void show_many(void)
+{
+    const uint64_t a_switch = 20 * MS + 100 * MS + 160 * MS; /* drain, fixed part, 8 GB: begin() */
+    for (uint64_t period = SECOND; period <= 3 * SECOND; period += 2 * SECOND) {
+        uint64_t worst[2] = {0};
+        for (uint64_t begins = 0; begins <= SECOND; begins += 50 * MS)
+            for (uint64_t load = SECOND; load <= 3 * SECOND; load += 2 * SECOND)
+                many_requests(period, begins, load, worst);
+        printf("requests each %.0f s beside a program that began to work less than 1 s before: the "
+               "first "
+               "two take %.2f s at most, the others %.2f (alone %.2f, a switch %.2f)\n",
+               seconds(period), seconds(worst[0]), seconds(worst[1]), seconds(ALONE),
+               seconds(a_switch));
+        if (worst[0] > SECOND || worst[1] > ALONE + a_switch + MS)
+            watch_fail(
+                &(struct watch){.place = "sim_sched: requests, s: ", .number = period / SECOND},
+                __LINE__, "one of the first two took %.2f s, one of the others %.2f s",
+                seconds(worst[0]), seconds(worst[1]));
+    }
+}
+
 /* ---- Who rests only to go first ---- */
 
 /* `m` that work and rest beside `n` that never rest, all of one level. */
@@ -243,6 +301,7 @@ void returns_run(void)
 {
     printf("\n");
     show_first_requests();
+    show_many();
     show_cheaters();
     show_batches();
 }

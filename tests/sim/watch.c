@@ -1,6 +1,7 @@
 /* What must hold of a scheduler: see watch.h. */
 #include "tests/sim/watch.h"
 #include "daemon/core/sched_account.h"
+#include "daemon/core/tunables.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -363,9 +364,10 @@ static void check_account(struct watch *w, uint32_t app, bool is_step)
     check_app(app, account.reason != GM_WHY_IDLE || !a->is_wanting);
     if ((a->reason == GM_WHY_SHARE) != (account.reason == GM_WHY_SHARE))
         w->turns++;
-    a->rank = account.level == 0 ? 0 : account.has_lead ? 1 : account.level + 1;
+    const bool is_fresh = account.burst_ns <= w->config.slice_ns / GM_SCHED_FRESH;
+    a->rank = account.level == 0 ? 0 : !account.has_lead ? account.level + 2 : is_fresh ? 1 : 2;
     if (account.is_yielding)
-        a->rank = GM_SCHED_LEVELS_MAX + 2;
+        a->rank = GM_SCHED_LEVELS_MAX + 3;
     w->turns += a->has_lead && !account.has_lead;
     w->turns += a->is_yielding != account.is_yielding;
     a->is_yielding = account.is_yielding;
@@ -469,7 +471,7 @@ static bool is_late(const struct watch *w, const struct watch_app *a)
 static void check_ranks(struct watch *w)
 {
     const struct gm_sched_decision *d = w->decision;
-    uint64_t before[GM_SCHED_LEVELS_MAX + 3] = {0}; /* bytes of the set, by rank */
+    uint64_t before[GM_SCHED_LEVELS_MAX + 4] = {0}; /* bytes of the set, by rank */
     uint64_t always = 0;                            /* ... that nobody's rank sends away */
     uint32_t rank = 0;
     for (uint32_t app = 0; app < w->n; app++)

@@ -1,9 +1,9 @@
 /* core/sched: who comes back from a rest goes before who works without a pause. */
 #include "tests/unit/sched_fixture.h"
 
-/* A lead is at least 10 (an eighth of a slice), and 160 (the allotment) are saved up at most, which
- * an app has when it joins. */
-enum { SLICE = 80, ALLOTMENT = 160, LEAST = 10 };
+/* A lead is at least 10 (an eighth of a slice), goes before other leads for 5, and 160 (the
+ * allotment) are saved up at most, which an app has when it joins. */
+enum { SLICE = 80, ALLOTMENT = 160, LEAST = 10, FRESH = 5 };
 
 static int setup_rests(void **state)
 {
@@ -176,16 +176,41 @@ static void several_that_come_back_take_short_turns(void **state)
     (void)state;
     begin(1);
     comes_back(1);
-    pass(LEAST / 2);
+    pass(FRESH);
     event(GM_SCHED_IDLE, 0); /* closed as it is */
     event(GM_SCHED_WANT, 0);
     engine();
     expect_set("1");
     expect_next("0");
-    pass(LEAST / 2);
+    pass(1);
+    expect_set("0");
+    pass(FRESH + 1);
+    expect_set("1");
+    pass(LEAST);
     expect_set("0");
     pass(LEAST);
     expect_set("1");
+}
+
+/* Another one came back as well, and never rested since. */
+static void who_just_came_back_goes_before_who_ran_since(void **state)
+{
+    (void)state;
+    begin(1);
+    comes_back(1);
+    pass(FRESH + 1);
+    for (int request = 0; request < 5; request++) {
+        event(GM_SCHED_IDLE, 0);
+        event(GM_SCHED_WANT, 0);
+        engine();
+        expect_set("0");
+        pass(FRESH);
+        event(GM_SCHED_IDLE, 0);
+        engine();
+        expect_set("1");
+        assert_true(account(1).has_lead);
+        pass(FRESH); /* less than a turn */
+    }
 }
 
 /* Beside one that never rests: who goes first as often as it may has no more than half. */
@@ -226,6 +251,7 @@ int main(void)
         rests_rule(lead_is_used_up),
         rests_rule(rest_earns_what_others_had),
         rests_rule(several_that_come_back_take_short_turns),
+        rests_rule(who_just_came_back_goes_before_who_ran_since),
         rests_rule(nothing_is_gained),
     };
     return cmocka_run_group_tests_name("sched_rests", tests, NULL, NULL);
