@@ -10,20 +10,28 @@ bool gm_timeslice_is_critical(enum gm_sched_class class)
     return class == GM_CLASS_LATENCY || class == GM_CLASS_INTERACTIVE;
 }
 
+/* It works on more than an answer. */
+static bool is_long(const struct gm_timeslice_app *app)
+{
+    return app->burst_ns > GM_TIMESLICE_ANSWER_NS;
+}
+
 /* Who is latency-critical by its class; or if nobody is, by what the scheduler found out. */
 static void find_critical(struct gm_timeslice_app *apps, uint32_t n)
 {
-    bool is_any = false;
+    bool is_any = false, has_long = false;
     uint32_t worst = 0;
     for (uint32_t i = 0; i < n; i++) {
         apps[i].is_critical = gm_timeslice_is_critical(apps[i].class);
         is_any = is_any || apps[i].is_critical;
         if (apps[i].level > worst && !apps[i].is_idle)
             worst = apps[i].level;
+        has_long = has_long || (is_long(&apps[i]) && !apps[i].is_idle);
     }
     for (uint32_t i = 0; i < n && !is_any; i++)
-        apps[i].is_critical = apps[i].class == GM_CLASS_AUTO && apps[i].level < worst &&
-                              apps[i].idle_ns > apps[i].run_ns && !apps[i].is_idle;
+        apps[i].is_critical = apps[i].class == GM_CLASS_AUTO && apps[i].idle_ns > apps[i].run_ns &&
+                              !apps[i].is_idle &&
+                              (apps[i].level < worst || (has_long && !is_long(&apps[i])));
 }
 
 /* Whether the GPU comes to app `k` in its round, or to those that it is joined with. */

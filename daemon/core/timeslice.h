@@ -13,8 +13,9 @@
  * launches the next one gives up the rest of its timeslice.
  *
  * Programs are latency-critical by their class. If none is, those are that the scheduler finds to
- * be interactive: of class auto, idle for longer than they ran, beside one of a worse level that
- * has work. They are only while they have work, and keep the driver's timeslice: several of them
+ * be interactive: of class auto, idle for longer than they ran, beside one with work that is of a
+ * worse level, or has worked since its last rest for longer than an answer takes, which they have
+ * not. They are only while they have work, and keep the driver's timeslice: several of them
  * share the GPU, and a chat beside training was hardly faster with 20 ms or 1 s
  * (bench/results/latency.txt, the ninth run).
  *
@@ -41,6 +42,7 @@ struct gm_timeslice_app {
     enum gm_sched_class class;
     uint32_t level;           /* the scheduler's, from 1 */
     uint64_t run_ns, idle_ns; /* since it came */
+    uint64_t burst_ns;        /* run time since its last rest */
     bool is_idle;
     bool rests;      /* ... for so long that it counts as without work for what others have */
     bool is_fixed;   /* it can have no other timeslice than the driver's own */

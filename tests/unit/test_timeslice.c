@@ -15,9 +15,10 @@
 #define MOST 8u
 
 /* One letter a program, in upper case if it has work: its class, l(atency), i(nteractive), a(uto)
- * or b(atch). An auto program is new, and at level 1; c(hat) is one that is mostly idle, and d one
- * that has worked for long, at level 2. Batch programs are at level 3. That of `unholdable` cannot
- * be held. Ids are 1, 3, 5 and so on. */
+ * or b(atch). An auto program is new, and at level 1; w has worked without a rest since it came;
+ * c(hat) is one that is mostly idle, v one that works for longer than an answer takes this time,
+ * and d one that has worked for long, at level 2. Batch programs are at level 3. That of
+ * `unholdable` cannot be held. Ids are 1, 3, 5 and so on. */
 static uint32_t fill(struct gm_timeslice_app *apps, const char *programs, uint32_t unholdable)
 {
     const uint32_t n = (uint32_t)strlen(programs);
@@ -25,7 +26,7 @@ static uint32_t fill(struct gm_timeslice_app *apps, const char *programs, uint32
     for (uint32_t i = 0; i < n; i++) {
         static const char letters[] = "alib"; /* by enum gm_sched_class */
         const char lower = (char)(programs[i] | 0x20);
-        const char class = lower >= 'c' && lower <= 'e' ? 'a' : lower;
+        const char class = strchr("cdevw", lower) ? 'a' : lower;
         apps[i] = (struct gm_timeslice_app){
             .id = 2 * i + 1,
             .class = (enum gm_sched_class)(strchr(letters, class) - letters),
@@ -33,7 +34,8 @@ static uint32_t fill(struct gm_timeslice_app *apps, const char *programs, uint32
                      : lower == 'd' || lower == 'e' ? 2
                                                     : 1,
             .run_ns = GM_S,
-            .idle_ns = lower == 'c' || lower == 'e' ? 2 * GM_S : 0,
+            .idle_ns = strchr("cev", lower) ? 2 * GM_S : 0,
+            .burst_ns = strchr("vw", lower) ? GM_S : GM_MS,
             .is_idle = programs[i] == lower,
             .can_be_held = i != unholdable,
             .us = 77};
@@ -109,6 +111,13 @@ static void test_found(void **state)
     expect("CAD", "T-OO");
     expect("CCD", "--O");
     expect("CDd", "T-OO");
+    expect("CW", "-O"); /* long before levels know it */
+    expect("Cw", "--");
+    expect("cW", "--");
+    expect("AW", "--");
+    expect("VW", "--");
+    expect("VC", "O-");
+    expect("EW", "-O");
     expect_beside("CDB", 2, "-SS");
     expect("ICD", "TMOO"); /* what is said stands above what is found */
     expect("iCD", "TMOO");

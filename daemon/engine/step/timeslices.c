@@ -75,6 +75,7 @@ static struct gm_timeslice_app describe(const struct gm_engine *engine, uint32_t
                                      .level = account.level,
                                      .run_ns = account.run_ns,
                                      .idle_ns = account.idle_ns,
+                                     .burst_ns = account.burst_ns,
                                      .is_idle = app->idle.is_idle || app->idle.quiet_at != 0,
                                      .rests = app->idle.is_idle || app->is_stopped,
                                      .is_fixed = (off & GM_FEATURE_TIMESLICE) != 0,
