@@ -403,6 +403,19 @@ struct gm_msg_config_is {
     char text[248]; /* what has changed, or would */
 };
 
+/* Get each option and where its value comes from; or what rules say of a program that may begin, of
+ * other users for administrators only. Answered by EXPLAIN_IS, a document. */
+struct gm_msg_explain {
+    uint32_t selects; /* 0: the options; GM_SET_UID | GM_SET_COMMAND: rules, for such a program */
+    uint32_t uid;
+    uint32_t class; /* that it asks for, as in HELLO */
+    uint32_t reserved;
+    char command[64]; /* its name */
+};
+struct gm_msg_explain_is {
+    uint64_t bytes; /* length of the document in the file descriptor */
+};
+
 /* Give all programs their memory back, as far as it fits, and end (gpumuxd --drain). Only root and
  * the daemon's own user may. Answered by GIVEN_BACK each second, until is_last. */
 struct gm_msg_give_back {
@@ -559,6 +572,8 @@ _Static_assert(sizeof(struct gm_msg_forget) == 72, "gm_msg_forget");
 _Static_assert(sizeof(struct gm_msg_forgotten) == 192, "gm_msg_forgotten");
 _Static_assert(sizeof(struct gm_msg_config) == 8, "gm_msg_config");
 _Static_assert(sizeof(struct gm_msg_config_is) == 256, "gm_msg_config_is");
+_Static_assert(sizeof(struct gm_msg_explain) == 80, "gm_msg_explain");
+_Static_assert(sizeof(struct gm_msg_explain_is) == 8, "gm_msg_explain_is");
 _Static_assert(sizeof(struct gm_msg_give_back) == 8, "gm_msg_give_back");
 _Static_assert(sizeof(struct gm_msg_given_back) == 24, "gm_msg_given_back");
 _Static_assert(sizeof(struct gm_msg_log) == 8, "gm_msg_log");

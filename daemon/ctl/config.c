@@ -1,112 +1,137 @@
-/* mux-ctl config: show what holds, and have the daemon check or reload its configuration. Calls
- * ask.c and say.c. */
+/* mux-ctl config: show what holds and why, and have the daemon check or reload its configuration.
+ * Calls ask.c, select.c, columns.c and say.c. */
 #include "daemon/ctl/ctl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/nearest.h"
-#include "common/size.h"
 
-/* A member of the status as the file has it: "gpu_budget_bytes" is gpu-budget, a size. */
-static void show_member(const cJSON *member)
-{
-    static const char *const units[] = {"_bytes", "_s", "_percent"};
-    char name[64], text[64];
-    snprintf(name, sizeof name, "%s", member->string);
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        const size_t length = strlen(name), unit = strlen(units[i]);
-        if (length <= unit || strcmp(name + length - unit, units[i]) != 0 ||
-            !cJSON_IsNumber(member))
-            continue;
-        name[length - unit] = '\0';
-        if (i == 0)
-            gm_format_size((uint64_t)member->valuedouble, text, sizeof text);
-        else
-            snprintf(text, sizeof text, "%g%s", member->valuedouble, i == 1 ? "s" : "%");
-        break;
-    }
-    const bool has_unit = strlen(name) < strlen(member->string);
-    for (char *c = name; *c; c++)
-        *c = *c == '_' ? '-' : *c;
-    if (has_unit)
-        printf("%s = %s\n", name, text);
-    else if (cJSON_IsNumber(member))
-        printf("%s = %g\n", name, member->valuedouble);
-    else if (cJSON_IsBool(member))
-        printf("%s = %s\n", name, cJSON_IsTrue(member) ? "yes" : "no");
-    else if (cJSON_IsString(member) && member->valuestring[0])
-        printf("%s = %s\n", name, member->valuestring);
-}
+#define WORDS 4
+#define FROM_AT 40 /* the column of where a value comes from, where there is room */
 
-/* What was not given has no line. */
-static bool is_said(const cJSON *member)
+/* Ask for an explanation: an object, which the caller deletes. NULL: *code, after one line. */
+static cJSON *ask_why(const struct mux_options *options, const struct gm_msg_explain *body,
+                      int *code)
 {
-    const bool is_part = strcmp(member->string, "gpu_budget_bytes") == 0 ||
-                         strcmp(member->string, "gpu_budget_percent") == 0 ||
-                         strcmp(member->string, "pinned_bytes") == 0 ||
-                         strcmp(member->string, "disk_bytes") == 0;
-    return !is_part || member->valuedouble != 0;
+    struct mux_question ask = {
+        .question = GM_MSG_EXPLAIN, .body = body, .answer = GM_MSG_EXPLAIN_IS, .is_document = true};
+    *code = mux_ask(options->socket, &ask);
+    if (*code)
+        return NULL;
+    cJSON *root = cJSON_Parse(ask.text);
+    free(ask.text);
+    if (cJSON_IsObject(root) && !cJSON_HasObjectItem(root, "refused"))
+        return root;
+    mux_complain("config: %s", cJSON_IsObject(root) ? mux_word(root, "refused")
+                                                    : "gpumuxd's answer is no document");
+    cJSON_Delete(root);
+    *code = MUX_FAILED;
+    return NULL;
 }
 
 static int show(const struct mux_options *options)
 {
-    cJSON *status;
-    const int code = mux_get_status(options, &status);
-    if (code)
+    const struct gm_msg_explain body = {0};
+    cJSON *status, *config;
+    const cJSON *one;
+    int code;
+    cJSON *root = ask_why(options, &body, &code);
+    if (!root)
         return code;
-    const cJSON *config = cJSON_GetObjectItemCaseSensitive(status, "config"), *member, *rule;
-    if (options->is_json && cJSON_IsObject(config)) {
-        cJSON *shown = cJSON_Duplicate(config, true);
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "options");
+    if (options->is_json) { /* as in the status, and where it comes from */
+        code = mux_get_status(options, &status);
+        config = code ? NULL : cJSON_DetachItemFromObjectCaseSensitive(status, "config");
+        if (code == 0 && !config)
+            mux_complain("gpumuxd's status is not a status document");
+        if (config)
+            cJSON_AddItemToObject(config, "options",
+                                  cJSON_DetachItemFromObjectCaseSensitive(root, "options"));
+        cJSON_Delete(root);
         cJSON_Delete(status);
-        return mux_print_json(shown, "the configuration");
+        return config ? mux_print_json(config, "the configuration") : code ? code : MUX_FAILED;
     }
-    cJSON_ArrayForEach(member, config)
+    cJSON_ArrayForEach(one, list)
     {
-        if (is_said(member))
-            show_member(member);
+        char line[PATH_MAX + 64];
+        snprintf(line, sizeof line, "%s = %s", mux_word(one, "name"), mux_word(one, "value"));
+        printf("%-*s # %s\n", FROM_AT, line, mux_word(one, "from"));
     }
-    cJSON_ArrayForEach(rule, cJSON_GetObjectItemCaseSensitive(config, "rules"))
-    {
-        if (cJSON_IsString(rule))
-            printf("rule = %s\n", rule->valuestring);
-    }
-    const bool is_whole = cJSON_IsObject(config);
-    cJSON_Delete(status);
-    if (!is_whole) {
-        mux_complain("gpumuxd's status is not a status document");
+    cJSON_Delete(root);
+    return mux_written("the configuration");
+}
+
+/* Which rules bind a program, and why. */
+static int explain(const struct mux_options *options)
+{
+    struct mux_selection whose = {.uid = getuid()};
+    uint32_t class = 0;
+    int code;
+    if (!options->command) {
+        mux_complain("config: explain which program? say --command=NAME, and --user=USER");
         return MUX_FAILED;
     }
-    return mux_written("the configuration");
+    if (!mux_select(options, &whose))
+        return MUX_FAILED;
+    struct gm_msg_explain body = {.selects = GM_SET_UID | GM_SET_COMMAND, .uid = whose.uid};
+    if (options->class && gm_class_index(options->class, &class))
+        body.class = class + 1; /* 0: it does not ask */
+    memcpy(body.command, whose.command, sizeof body.command);
+    cJSON *root = ask_why(options, &body, &code);
+    if (!root)
+        return code;
+    if (options->is_json)
+        return mux_print_json(root, "what rules say");
+    const cJSON *rule;
+    cJSON_ArrayForEach(rule, cJSON_GetObjectItemCaseSensitive(root, "rules"))
+    {
+        const char *why = mux_word(rule, "why");
+        const bool is_all = strcmp(why, "-") == 0;
+        printf("%s  %s  # %s\n",
+               cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(rule, "binds")) ? "binds" : "  -  ",
+               mux_word(rule, "rule"), mux_word(rule, "from"));
+        if (!is_all)
+            mux_wrap(why, 9, 0);
+    }
+    printf("It begins with class %s; rules say: %s\n", mux_word(root, "class"),
+           strcmp(mux_word(root, "holds"), "-") == 0 ? "nothing" : mux_word(root, "holds"));
+    cJSON_Delete(root);
+    return mux_written("what rules say");
 }
 
 int mux_config(const struct mux_options *options)
 {
-    static const char *const words[] = {"show", "check", "reload"};
+    static const char *const words[WORDS] = {"show", "explain", "check", "reload"};
     const char *word = options->words[0];
     struct gm_msg_config body = {0};
     struct gm_msg_config_is answer = {0};
     size_t what = 0;
-    while (word && what < 3 && strcmp(word, words[what]) != 0)
+    while (word && what < WORDS && strcmp(word, words[what]) != 0)
         what++;
-    if (word && what == 3) {
+    if (word && what == WORDS) {
         struct gm_nearest nearest;
         gm_nearest_begin(&nearest, word, strlen(word));
-        for (size_t i = 0; i < 3; i++)
+        for (size_t i = 0; i < WORDS; i++)
             gm_nearest_look(&nearest, words[i]);
         if (nearest.best) {
             mux_complain("config: \"%.60s\": did you mean %s?", word, nearest.best);
             return MUX_FAILED;
         }
     }
-    if (!word || what == 3 || options->words[1]) {
-        mux_complain("config: say show, check or reload");
+    if (!word || what == WORDS || options->words[1]) {
+        mux_complain("config: say show, explain, check or reload");
         return MUX_FAILED;
     }
-    if (what == 0)
-        return show(options);
-    body.what = what == 1 ? GM_CONFIG_CHECK : GM_CONFIG_RELOAD;
+    if (what != 1 && (options->command || options->user || options->class)) {
+        mux_complain("config: %s takes no program", words[what]);
+        return MUX_FAILED;
+    }
+    if (what <= 1)
+        return what == 0 ? show(options) : explain(options);
+    body.what = what == 2 ? GM_CONFIG_CHECK : GM_CONFIG_RELOAD;
     const int code =
         mux_demand(options, GM_MSG_CONFIG, &body, GM_MSG_CONFIG_IS, &answer, sizeof answer);
     if (code)

@@ -66,6 +66,7 @@ struct gm_control {
     struct gm_reload *reload;           /* likewise */
     struct gm_mps *mps;                 /* likewise */
     const struct gm_takeover *takeover; /* NULL: this daemon took over nobody */
+    const char *history;                /* likewise: the path of the file; "": none */
     void (*give_back)(void *arg);       /* GIVE_BACK: begin with it; likewise */
     void *arg;
     struct gm_waiters waiters; /* session.c's */

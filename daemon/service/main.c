@@ -523,6 +523,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     signals.absents = &absents;
     control.takeover = &absents.takeover;
     name_history(options, history, sizeof history);
+    control.history = history;
     control.past = past = gm_past_open(&loop, history);
     name_mps(options, mps_base, sizeof mps_base);
     control.mps = mps = gm_mps_open(&loop, mps_base);

@@ -241,12 +241,75 @@ static void format_bound(const struct gm_option_row *row, uint64_t bound, char *
 {
     if (row->kind == GM_KIND_SIZE || row->kind == GM_KIND_BUDGET || row->kind == GM_KIND_PLACE)
         gm_format_size(bound, text, size);
-    else if (row->kind == GM_KIND_DURATION && bound >= GM_S)
+    else if (row->kind == GM_KIND_DURATION && bound > 0 && bound % GM_S == 0)
         snprintf(text, size, "%llus", (unsigned long long)(bound / GM_S));
     else if (row->kind == GM_KIND_DURATION)
         snprintf(text, size, "%llums", (unsigned long long)(bound / GM_MS));
     else
         snprintf(text, size, "%llu", (unsigned long long)bound);
+}
+
+char *gm_option_format(const struct gm_options *options, enum gm_option option, char *text,
+                       size_t size)
+{
+    const struct gm_option_row *row = &gm_option_rows[option];
+    const void *member = (const char *)options + row->offset;
+    const struct gm_budget *budget = member;
+    const struct gm_place *place = member;
+    char bytes[32];
+    text[0] = '\0';
+    switch (row->kind) {
+    case GM_KIND_GPUS:
+        return gm_options_gpus(member, text, size);
+    case GM_KIND_BUDGET:
+        if (budget->percent)
+            snprintf(text, size, "%u%%", budget->percent);
+        else if (budget->bytes)
+            format_bound(row, budget->bytes, text, size);
+        break;
+    case GM_KIND_PLACE:
+        if (place->bytes)
+            snprintf(text, size, "%s:%s", place->dir,
+                     gm_format_size(place->bytes, bytes, sizeof bytes));
+        break;
+    case GM_KIND_SIZE:
+    case GM_KIND_DURATION:
+        if (*(const uint64_t *)member || row->otherwise[0])
+            format_bound(row, *(const uint64_t *)member, text, size);
+        break;
+    case GM_KIND_NUMBER:
+        format_bound(row, *(const uint32_t *)member, text, size);
+        break;
+    case GM_KIND_PATH:
+        snprintf(text, size, "%s", (const char *)member);
+        break;
+    case GM_KIND_WORD:
+        gm_options_word(option, *(const uint32_t *)member, text, size);
+        break;
+    case GM_KIND_CLASS:
+        snprintf(text, size, "%s", gm_class_name(*(const enum gm_sched_class *)member));
+        break;
+    case GM_KIND_LEVEL:
+        snprintf(text, size, "%s", gm_options_level_name(*(const enum gm_log_level *)member));
+        break;
+    case GM_KIND_FLAG:
+        snprintf(text, size, "%s", *(const bool *)member ? "yes" : "no");
+        break;
+    case GM_KIND_RULES:
+        break;
+    }
+    return text;
+}
+
+char *gm_options_origin(const struct gm_options *options, unsigned given, char *text, size_t size)
+{
+    if (given == GM_GIVEN_ON_LINE)
+        snprintf(text, size, "command line");
+    else if (given)
+        snprintf(text, size, "%s:%u", options->config, given);
+    else
+        snprintf(text, size, "default");
+    return text;
 }
 
 const char *gm_option_show(const char *text, char shown[64])

@@ -112,6 +112,15 @@ int gm_option_take(struct gm_options *options, const struct gm_option_row *row, 
 bool gm_option_is_same(const struct gm_option_row *row, const struct gm_options *a,
                        const struct gm_options *b);
 
+/* The value of it, as it can be written; "": it has none. Of rules see gm_rule_format. Returns
+ * `text`. */
+char *gm_option_format(const struct gm_options *options, enum gm_option option, char *text,
+                       size_t size);
+
+/* Where a value comes from, as `given` has it: "FILE:LINE", "command line" or "default". Returns
+ * `text`. */
+char *gm_options_origin(const struct gm_options *options, unsigned given, char *text, size_t size);
+
 /* `text`, cut and clean, to be shown inside a line. Returns `shown`. */
 const char *gm_option_show(const char *text, char shown[64]);
 

@@ -83,11 +83,12 @@ static void take(struct gm_options *options, const struct gm_options *fresh)
             continue;
         if (row->when == GM_WHEN_LIVE) {
             memcpy((char *)options + row->offset, (const char *)fresh + row->offset, row->size);
-            options->given[i] = fresh->given[i];
         } else if (!gm_option_is_same(row, options, fresh)) {
             gm_log(GM_LOG_WARN, "%s%s has changed, which needs a restart",
                    place_of(fresh, i, place), row->name);
+            continue;
         }
+        options->given[i] = fresh->given[i]; /* lines move */
     }
     memcpy(options->config, fresh->config, sizeof options->config);
 }

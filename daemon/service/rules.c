@@ -226,25 +226,28 @@ static bool covers(const struct gm_rule *a, const struct gm_rule *b)
            (is_plain && gm_command_matches(a->command, b->command));
 }
 
-static bool has_start(const struct gm_rule *rule)
+/* What a rule says. Of each part the first rule counts that has it. */
+enum part {
+    SETTINGS = 1,
+    TOTAL_GPU = 2,
+    TOTAL_PINNED = 4,
+    PLACE = 8,
+    NEED = 16,
+    ADMIT = 32,
+    MPS = 64,
+};
+
+static uint32_t parts_of(const struct gm_rule *rule)
 {
-    return rule->start.place != GM_PLACE_UNSAID || rule->start.need != 0 ||
-           rule->start.admit != GM_ADMIT_UNSAID || rule->start.mps != GM_MPS_UNSAID;
+    return (rule->settings.has ? SETTINGS : 0u) | (rule->totals.gpu ? TOTAL_GPU : 0u) |
+           (rule->totals.pinned ? TOTAL_PINNED : 0u) | (rule->start.place ? PLACE : 0u) |
+           (rule->start.need ? NEED : 0u) | (rule->start.admit ? ADMIT : 0u) |
+           (rule->start.mps ? MPS : 0u);
 }
 
 static bool has_totals(const struct gm_rule *rule)
 {
-    return rule->totals.gpu != 0 || rule->totals.pinned != 0;
-}
-
-/* Whether `rule` sets what `before`, which covers it, sets already. */
-static bool is_void(const struct gm_rule *before, const struct gm_rule *rule)
-{
-    return (before->settings.has && rule->settings.has) ||
-           (before->totals.gpu && rule->totals.gpu) ||
-           (before->totals.pinned && rule->totals.pinned) ||
-           (before->start.place && rule->start.place) || (before->start.need && rule->start.need) ||
-           (before->start.admit && rule->start.admit) || (before->start.mps && rule->start.mps);
+    return (parts_of(rule) & (TOTAL_GPU | TOTAL_PINNED)) != 0;
 }
 
 /* Whether the rule is for the user's programs. */
@@ -321,7 +324,7 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
                  "asks=");
         return -EINVAL;
     }
-    if (rule.settings.has == 0 && !has_totals(&rule) && !has_start(&rule)) {
+    if (parts_of(&rule) == 0) {
         snprintf(why, why_size,
                  "sets nothing: say class=, weight=, share=, paused, oversize=, cap=, place=, "
                  "need=, admit=, mps=, "
@@ -331,7 +334,7 @@ int gm_rules_add(struct gm_rules *rules, const char *text, unsigned line, char *
     for (uint32_t i = 0; i < rules->n; i++) {
         /* The command line may override the file. */
         if ((rules->rule[i].line == 0) != (line == 0) || !covers(&rules->rule[i], &rule) ||
-            !is_void(&rules->rule[i], &rule))
+            (parts_of(&rules->rule[i]) & parts_of(&rule)) == 0)
             continue;
         if (line)
             snprintf(why, why_size,
@@ -503,4 +506,88 @@ bool gm_rules_find(const struct gm_rules *rules, uid_t uid, const char *name, ui
         snprintf(text, size, "unix-group=? %s (the user's groups are not known yet)",
                  gm_settings_format(settings, said, sizeof said));
     return settings->has != 0;
+}
+
+/* Where the rule stands. */
+static const char *place_of(const struct gm_rule *rule, char text[32])
+{
+    snprintf(text, 32, rule->line ? "line %u" : "the command line", rule->line);
+    return text;
+}
+
+/* These parts alone, as they can be written. */
+static const char *format_parts(const struct gm_rule *rule, uint32_t parts, char *text, size_t size)
+{
+    struct gm_rule only = {0};
+    if (parts & SETTINGS)
+        only.settings = rule->settings;
+    only.totals.gpu = parts & TOTAL_GPU ? rule->totals.gpu : 0;
+    only.totals.pinned = parts & TOTAL_PINNED ? rule->totals.pinned : 0;
+    only.start.place = parts & PLACE ? rule->start.place : 0;
+    only.start.need = parts & NEED ? rule->start.need : 0;
+    only.start.admit = parts & ADMIT ? rule->start.admit : 0;
+    only.start.mps = parts & MPS ? rule->start.mps : 0;
+    return gm_rule_format(&only, text, size) + (text[0] == ' ');
+}
+
+/* Why it is not for such a program. */
+static const char *why_not(const struct gm_rule *rule, uid_t uid, const char *name, uint32_t asks)
+{
+    if (rule->has_user && rule->uid != uid)
+        return rule->is_unknown ? "the system does not know this user" : "for another user";
+    if (rule->has_command && !gm_command_matches(rule->command, name))
+        return "for programs of another name";
+    if (rule->has_asks && rule->asks != asks)
+        return "for programs that ask for another class";
+    return rule->is_group_unknown ? "the system does not know this group"
+                                  : "the user is not of this group";
+}
+
+bool gm_rules_explain(const struct gm_rules *rules, uint32_t n, uid_t uid, const char *name,
+                      uint32_t asks, char *text, size_t size)
+{
+    const struct gm_rule *rule = &rules->rule[n];
+    const enum gm_member member = matches(rule, uid, name, asks);
+    uint32_t left = parts_of(rule);
+    char said[512], place[32];
+    text[0] = '\0';
+    if (member != GM_MEMBER_IS) {
+        snprintf(text, size, "%s",
+                 member == GM_MEMBER_NOT ? why_not(rule, uid, name, asks)
+                                         : "the system has not said yet of which groups the user "
+                                           "is: ask again");
+        return false;
+    }
+    for (const struct gm_rule *before = rules->rule; before < rule && left; before++) {
+        const uint32_t both = left & parts_of(before);
+        if (both == 0 || matches(before, uid, name, asks) != GM_MEMBER_IS)
+            continue;
+        gm_text_add(text, size, "%snot %s: %s comes first", *text ? "; " : "",
+                    format_parts(rule, both, said, sizeof said), place_of(before, place));
+        left &= ~both;
+    }
+    return left != 0;
+}
+
+void gm_rules_result(const struct gm_rules *rules, uid_t uid, const char *name, uint32_t asks,
+                     struct gm_settings *settings, char *text, size_t size)
+{
+    struct gm_rule all = {0};
+    char said[512];
+    if (!gm_rules_find(rules, uid, name, asks, &all.settings, said, sizeof said))
+        all.settings.has = 0;
+    gm_rules_start(rules, uid, name, asks, &all.start);
+    gm_rules_totals(rules, uid, &all.totals);
+    *settings = all.settings;
+    snprintf(text, size, "%s", format_parts(&all, parts_of(&all), said, sizeof said));
+}
+
+enum gm_sched_class gm_rules_class(const struct gm_settings *ruled, uint32_t best, bool is_admin,
+                                   bool has_asked, uint32_t asks)
+{
+    const uint32_t most = ruled->has & GM_SET_CLASS ? ruled->class : best;
+    const bool may_have = is_admin || rank_of(asks) >= rank_of(most);
+    return has_asked && may_have       ? (enum gm_sched_class)asks
+           : ruled->has & GM_SET_CLASS ? (enum gm_sched_class)ruled->class
+                                       : GM_CLASS_AUTO;
 }

@@ -95,6 +95,20 @@ void gm_rules_totals(const struct gm_rules *rules, uid_t uid, struct gm_user_tot
 /* The text of the rule that says what they may have of the GPU. False: none does. */
 bool gm_rules_find_total(const struct gm_rules *rules, uid_t uid, char *text, size_t size);
 
+/* Whether rule number n binds such a program. `text`: why not, or which parts of it do not; "": all
+ * of it does. */
+bool gm_rules_explain(const struct gm_rules *rules, uint32_t n, uid_t uid, const char *name,
+                      uint32_t asks, char *text, size_t size);
+
+/* All that rules say of such a program, as a rule says it; "": nothing. */
+void gm_rules_result(const struct gm_rules *rules, uid_t uid, const char *name, uint32_t asks,
+                     struct gm_settings *settings, char *text, size_t size);
+
+/* The class that it begins with: what it asks for, if it asks and its user may have it. `best` is
+ * that of --best-class. */
+enum gm_sched_class gm_rules_class(const struct gm_settings *ruled, uint32_t best, bool is_admin,
+                                   bool has_asked, uint32_t asks);
+
 /* As it can be written. Returns `text`. */
 char *gm_rule_format(const struct gm_rule *rule, char *text, size_t size);
 

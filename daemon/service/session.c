@@ -26,6 +26,7 @@
 #include "common/text.h"
 #include "daemon/memory/files.h"
 #include "daemon/service/bounds.h"
+#include "daemon/service/explain.h"
 #include "daemon/service/process.h"
 #include "daemon/service/session_documents.h"
 #include "daemon/service/session_output.h"
@@ -275,6 +276,22 @@ static void forget(struct gm_session *session, const struct gm_msg_forget *body)
     gm_session_send(session, GM_MSG_FORGOTTEN, &answer, NULL, 0, NULL, 0);
 }
 
+static void explain(struct gm_session *session, const struct gm_msg_explain *body)
+{
+    char why[128];
+    uint64_t bytes;
+    char *text = may_set(session, why, sizeof why)
+                     ? gm_explain(session->all->control, session->uid, session->is_admin, body)
+                     : gm_explain_refusal(why);
+    int fd = gm_control_seal(text, &bytes);
+    if (fd < 0) {
+        gm_session_end(session, GM_REFUSE_FULL, "the document cannot be made");
+        return;
+    }
+    gm_session_send(session, GM_MSG_EXPLAIN_IS, &bytes, NULL, 0, &fd, 1);
+    close(fd);
+}
+
 /* The answer comes now: the session may ask again. */
 static void end_waiting(struct gm_session *session)
 {
@@ -435,6 +452,9 @@ static void dispatch(struct gm_session *session, const struct gm_wire_message *m
         return;
     case GM_MSG_CONFIG:
         config(session, message->body);
+        return;
+    case GM_MSG_EXPLAIN:
+        explain(session, message->body);
         return;
     case GM_MSG_GIVE_BACK:
         give_back(session);

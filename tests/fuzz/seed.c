@@ -112,6 +112,13 @@ static union body body_of(enum gm_msg_type type)
     case GM_MSG_CONFIG_IS:
         body.config_is = (struct gm_msg_config_is){.text = "changed: rule"};
         break;
+    case GM_MSG_EXPLAIN:
+        body.explain = (struct gm_msg_explain){
+            .selects = GM_SET_UID | GM_SET_COMMAND, .class = 2, .command = "train.py"};
+        break;
+    case GM_MSG_EXPLAIN_IS:
+        body.explain_is.bytes = 12345;
+        break;
     case GM_MSG_GIVEN_BACK:
         body.given_back = (struct gm_msg_given_back){.whole = 2, .left = 1};
         break;

@@ -47,16 +47,17 @@ has two '"class":"auto","weight":2'
 
 # mux-ctl says what holds, what a reload would change, and has it changed.
 "$ctl" config show > "$dir/said" || fail "config show"
-for line in 'drain-deadline = 3s' 'slice = 0.1s' 'rule = command=gm_worker_proc\* class=batch weight=0.5' 'pinned = 512 MiB'; do
+for line in "drain-deadline = 3s *# $conf:2" "slice = 100ms *# $conf:1" 'pinned = 512 MiB *# command line' 'levels = 3 *# default' \
+    "rule = command=gm_worker_proc\* class=batch weight=0.5 # $conf:3" 'rejoin-limit = 30s *# default'; do
     grep -qx -- "$line" "$dir/said" || fail "config show lacks \"$line\": $(cat "$dir/said")"
 done
 printf '%s\n' 'slice = 300ms' 'drain-deadline = 6s' "rule = command=gm_worker_proc* class=batch weight=0.5" > "$conf"
 "$ctl" config check > "$dir/said" || fail "config check"
 [ "$(cat "$dir/said")" = "would change: drain-deadline; need a restart: slice" ] || fail "config check says $(cat "$dir/said")"
-"$ctl" config show | grep -qx 'drain-deadline = 3s' || fail "a check has changed something"
+"$ctl" config show | grep -q '^drain-deadline = 3s ' || fail "a check has changed something"
 "$ctl" config reload > "$dir/said" || fail "config reload"
 [ "$(cat "$dir/said")" = "changed: drain-deadline; need a restart: slice" ] || fail "config reload says $(cat "$dir/said")"
-"$ctl" config show | grep -qx 'drain-deadline = 6s' || fail "config reload changed nothing"
+"$ctl" config show | grep -q '^drain-deadline = 6s ' || fail "config reload changed nothing"
 # Nobody is an administrator from within a container.
 [ "$(id -u)" = 0 ] && contain="unshare --pid --fork" || contain="unshare --map-root-user --pid --fork"
 if $contain true 2> /dev/null; then
@@ -83,8 +84,8 @@ for word in check reload; do
     ! "$ctl" config "$word" > "$dir/said" 2>&1 || fail "config $word takes a mistake"
     grep -qF "config: $conf:1: no option has the name" "$dir/said" || fail "config $word says $(cat "$dir/said")"
 done
-"$ctl" config show | grep -qx 'drain-deadline = 6s' || fail "a mistake has changed something"
-! "$ctl" config sing > "$dir/said" 2>&1 && grep -q "say show, check or reload" "$dir/said" || fail "$(cat "$dir/said")"
+"$ctl" config show | grep -q '^drain-deadline = 6s ' || fail "a mistake has changed something"
+! "$ctl" config sing > "$dir/said" 2>&1 && grep -q "say show, explain, check or reload" "$dir/said" || fail "$(cat "$dir/said")"
 
 # New values hold; a setting of mux-ctl is stronger; what cannot change is named, with its place.
 printf '%s\n' '# mine' 'slice = 200ms' 'drain-deadline = 4s' 'best-class = auto' "rule = command=* class=interactive weight=0.25" > "$conf"

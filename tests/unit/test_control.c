@@ -2,6 +2,7 @@
  * What mux-ctl asks, over real sockets, in front of an engine that is played: the documents, the
  * settings, and who asks for them.
  */
+#include "daemon/service/explain.h"
 #include "daemon/service/handover.h"
 #include "tests/unit/session_world.h"
 
@@ -286,6 +287,35 @@ static void test_config(void **state)
     expect_refused(peer, GM_REFUSE_PROTOCOL, "bad message (CONFIG)");
 }
 
+/* EXPLAIN: of whom a user may ask, and what is no question. */
+static void test_explain(void **state)
+{
+    (void)state;
+    const uint32_t program = GM_SET_UID | GM_SET_COMMAND;
+    const struct {
+        struct gm_msg_explain ask;
+        bool is_admin;
+        const char *answer;
+    } cases[] = {
+        {{.selects = program, .uid = 7, .command = "x"}, false, "{\"refused\":\"only root may"},
+        {{.selects = program, .uid = 8, .command = "x"}, false, "{\"rules\":[{\"rule\":"},
+        {{.selects = program, .uid = UINT32_MAX, .command = "x"}, true, "{\"rules\":[{\"rule\":"},
+        {{.selects = program, .uid = 7, .class = UINT32_MAX, .command = "x"}, true, "{\"refused\""},
+        {{.selects = program, .uid = 7}, true, "{\"refused\":\"no program is called so"},
+        {{.selects = GM_SET_PID}, true, "{\"refused\":\"neither the options"},
+        {{.selects = UINT32_MAX}, true, "{\"refused\":\"neither the options"},
+        {{.selects = 0},
+         false,
+         "{\"options\":[{\"name\":\"gpu\",\"value\":"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *text = gm_explain(&control, 8, cases[i].is_admin, &cases[i].ask);
+        assert_non_null(text);
+        assert_memory_equal(text, cases[i].answer, strlen(cases[i].answer));
+        cJSON_free(text);
+    }
+}
+
 static void begin_to_give_back(void *arg)
 {
     assert_ptr_equal(arg, &engine);
@@ -350,8 +380,9 @@ static void test_give_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SESSION(test_status), SESSION(test_log), SESSION(test_trace),  SESSION(test_one_document),
-        SESSION(test_trim),   SESSION(test_set), SESSION(test_config), SESSION(test_give_back),
+        SESSION(test_status),       SESSION(test_log),     SESSION(test_trace),
+        SESSION(test_one_document), SESSION(test_trim),    SESSION(test_set),
+        SESSION(test_config),       SESSION(test_explain), SESSION(test_give_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

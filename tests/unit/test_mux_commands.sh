@@ -58,7 +58,7 @@ says 1 'resume: which program? say a pid, --command=NAME or --user=NAME' resume
 says 1 'pause: there is no user "nobody-of-that-name"' pause --user=nobody-of-that-name
 says 1 'forget: --command takes a program' forget --command=a/b
 says 1 'config: "relaod": did you mean reload?' config relaod
-says 1 'config: say show, check or reload' config
+says 1 'config: say show, explain, check or reload' config
 says 1 'completion: "bahs": did you mean bash?' completion bahs
 says 1 'completion: say bash, zsh or fish' completion
 says 1 'metrics: --listen or --unix, not both' metrics --listen=1 --unix="$dir/none"

@@ -520,7 +520,7 @@ static void test_fields(void **state)
     fields++;
 #include "common/wire.def"
 #undef GM_MSG_TEXT
-    assert_int_equal(fields, 14);
+    assert_int_equal(fields, 15);
 }
 
 static void test_encode_refuses(void **state)
