@@ -25,8 +25,10 @@ lib/systemd/system/gpumux-keeper.service
 lib/systemd/system/gpumuxd.service
 lib/systemd/user/gpumux-keeper.service
 lib/systemd/user/gpumuxd.service
+share/bash-completion/completions/gpumuxd
 share/bash-completion/completions/mux-ctl
 share/doc/gpumux/gpumux.conf
+share/fish/vendor_completions.d/gpumuxd.fish
 share/fish/vendor_completions.d/mux-ctl.fish
 share/gpumux/grafana.json
 share/man/man1/mux-ctl.1

@@ -75,7 +75,8 @@ for shell in bash zsh fish; do
 done
 # in_bash WORD...: what bash offers for the last one.
 in_bash() {
-    bash -c '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _mux_ctl 2> /dev/null; echo ${COMPREPLY[*]}' "$dir/bash" "$@"
+    bash -c '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); compopt() { [[ $2 == nospace ]] || echo "compopt $*"; }; gpumuxd() { "$BUILD/daemon/gpumuxd" "$@"; }; case $1 in gpumuxd) _gpumuxd ;; *) _mux_ctl ;; esac 2> /dev/null
+        echo ${COMPREPLY[*]}' "$dir/bash" "$@"
 }
 # expect RESULT EXPECTED WHAT
 expect() {
@@ -90,10 +91,37 @@ if command -v bash > /dev/null; then
     expect "$(in_bash mux-ctl set cl)" class= "bash: set cl"
     expect "$(in_bash mux-ctl help com)" completion "bash: help com"
     case " $(in_bash mux-ctl run -- ca) " in *" cat "*) ;; *) fail "bash: no programs behind run --" ;; esac
-    expect "$(in_bash mux-ctl run -- cat sta)" "" "bash: a program's words"
-    # process ids are asked of mux-ctl itself
-    mkdir "$dir/bin" && printf '#!/bin/sh\n[ "$*" = "ps -q" ] && printf "4711\\n4712\\n"\n' > "$dir/bin/mux-ctl" && chmod 755 "$dir/bin/mux-ctl"
+    expect "$(in_bash mux-ctl run -- cat sta)" "compopt -o default" "bash: a program's words"
+    # process ids and names are asked of mux-ctl itself; a name that a shell would read is not offered
+    mkdir "$dir/bin" && cat > "$dir/bin/mux-ctl" << 'END' && chmod 755 "$dir/bin/mux-ctl"
+#!/bin/sh
+case $* in
+"ps -q") printf '4711\n4712\n' ;;
+"ps --json") echo '{"apps":[{"name":"train.py"},{"name":"$(touch '"$0"'.run)"},{"name":"chat"}],"users":[]}' ;;
+esac
+END
     expect "$(PATH=$dir/bin:$PATH in_bash mux-ctl pause 47)" "4711 4712" "bash: pause 47"
+    # values: as bash splits them, in one word, and behind a blank
+    expect "$(PATH=$dir/bin:$PATH in_bash mux-ctl pause --command = '')" "chat train.py" "bash: pause --command="
+    [ ! -e "$dir/bin/mux-ctl.run" ] || fail "bash: a program's name was executed"
+    expect "$(in_bash mux-ctl run --class = '')" "auto latency interactive batch" "bash: run --class="
+    expect "$(in_bash mux-ctl run --class=ba)" "--class=batch" "bash: run --class=ba"
+    expect "$(in_bash mux-ctl run --class ba)" batch "bash: run --class ba"
+    expect "$(in_bash mux-ctl set 1 paused = e)" evicted "bash: set paused=e"
+    expect "$(in_bash mux-ctl ps --sort = m)" memory "bash: ps --sort=m"
+    expect "$(in_bash mux-ctl ps --user = roo)" root "bash: ps --user=roo"
+    expect "$(in_bash gpumuxd --fai)" --fair= "bash: gpumuxd --fai"
+    expect "$(in_bash gpumuxd --fair = '')" "users programs" "bash: gpumuxd --fair="
+    expect "$(in_bash gpumuxd --log-level = d)" debug "bash: gpumuxd --log-level=d"
+    # files are offered where a file is meant, and nowhere else
+    files() {
+        case "$(in_bash "$@")" in *"compopt -o default"*) ;; *) return 1 ;; esac
+    }
+    for words in 'ps --socket =' 'trace export x' 'trace record -o x' 'run -- cat x'; do files mux-ctl $words || fail "bash: no files behind $words"; done
+    for words in 'ps --sort = x' 'set x' 'status x' 'status --watch = x' 'run --class = x' 'config x' 'pause --command = x'; do
+        ! PATH=$dir/bin:$PATH files mux-ctl $words || fail "bash: files behind $words"
+    done
+    files gpumuxd --disk = x && ! files gpumuxd --slice = x && ! files gpumuxd x || fail "bash: files of gpumuxd"
     # a daemon that hangs does not keep the shell
     printf '#!/bin/sh\nexec sleep 60\n' > "$dir/bin/mux-ctl"
     begun=$(date +%s)
@@ -105,19 +133,28 @@ if command -v zsh > /dev/null; then
     # What compadd and _describe are given.
     in_zsh() {
         zsh -fc 'compdef() { : }; _describe() { print -l -- ${(P)2} }
-            compadd() { [[ $1 == -S ]] && print -l -- $flags || print -l -- $flags }
-            . "$0"; words=("$@"); CURRENT=$#; _mux_ctl' "$dir/zsh" "$@"
+            compadd() { print -l -- ${(P)@[-1]} }; _files() { print files }; compset() { : }
+            gpumuxd() { "$BUILD/daemon/gpumuxd" "$@" }
+            . "$0"; words=("$@"); CURRENT=$#; case $1 in gpumuxd) _gpumuxd ;; *) _mux_ctl ;; esac' "$dir/zsh" "$@"
     }
     in_zsh mux-ctl '' | grep -q '^status:Shows each GPU,' || fail "zsh: no commands: $(in_zsh mux-ctl '')"
     in_zsh mux-ctl status '' | grep -qx -- '--watch=' || fail "zsh: status: $(in_zsh mux-ctl status '')"
+    in_zsh mux-ctl run --class=b | grep -qx batch || fail "zsh: run --class=: $(in_zsh mux-ctl run --class=b)"
+    ! in_zsh mux-ctl ps --sort= | grep -q files || fail "zsh: files behind --sort="
+    in_zsh mux-ctl ps --socket= | grep -qx files || fail "zsh: no files behind --socket="
+    in_zsh gpumuxd --fair= | grep -qx users || fail "zsh: gpumuxd --fair=: $(in_zsh gpumuxd --fair=)"
     in_zsh mux-ctl config '' | grep -qx reload || fail "zsh: config: $(in_zsh mux-ctl config '')"
 fi
 if command -v fish > /dev/null; then
     in_fish() {
-        HOME=$dir fish --no-config -c 'source $argv[1]; complete -C $argv[2]' "$dir/fish" "$1"
+        HOME=$dir PATH=$BUILD/daemon:$PATH fish --no-config -c 'source $argv[1]; complete -C $argv[2]' "$dir/fish" "$1"
     }
     in_fish 'mux-ctl sta' | grep -q '^status' || fail "fish: sta: $(in_fish 'mux-ctl sta')"
     in_fish 'mux-ctl status --w' | grep -q '^--watch' || fail "fish: status --w: $(in_fish 'mux-ctl status --w')"
+    in_fish 'mux-ctl run --class=b' | grep -q '^--class=batch' || fail "fish: run --class=b: $(in_fish 'mux-ctl run --class=b')"
+    in_fish 'mux-ctl set 1 class=b' | grep -q '^class=batch' || fail "fish: set class=b: $(in_fish 'mux-ctl set 1 class=b')"
+    in_fish 'gpumuxd --fair=' | grep -q '^--fair=users' || fail "fish: gpumuxd --fair=: $(in_fish 'gpumuxd --fair=')"
+    [ -z "$(in_fish "mux-ctl ps --sort=/")" ] || fail "fish: files behind --sort="
     in_fish 'mux-ctl config re' | grep -q '^reload' || fail "fish: config re: $(in_fish 'mux-ctl config re')"
 fi
 for shell in bash zsh fish; do
