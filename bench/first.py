@@ -7,9 +7,12 @@ default settings: one loads a language model and then answers requests, each a w
 so is the daemon. A response is the time from when the request is sent to its last token, as its sender sees it; `alone`
 is one with nothing beside it, afterwards.
 
+With --due requests are due at fixed times, each so long after the one before. With --chat there is another such program
+of that size, whose answers have 128 tokens, beside training: both fit, and nothing is moved.
+
 Then two batch programs that begin together, for so long (--together): how often the GPU is switched between them.
 
-To compare two builds, run it with the one and then with the other (--build), on the same machine.
+With --old each is done with that build as well, in turn.
 """
 
 import time
@@ -18,7 +21,8 @@ import programs as p
 import rig as r
 
 WORST_MS = 1000
-ALONE = 2 # requests with nothing beside them
+ALONE = 3 # requests with nothing beside them; and as many that need a switch
+CHAT = (2, 128, 8 * 2**30) # seconds between its requests, tokens, and bytes of the training beside it
 
 
 def thinks(text):
@@ -36,6 +40,9 @@ def add_options(parser):
     parser.add_argument("--thinks", type=thinks, default=[1, 3, 6], metavar="TIME,...",
                         help="between an answer and the next request (1s,3s,6s)")
     parser.add_argument("--requests", type=int, default=5, metavar="N", help="of each (5)")
+    parser.add_argument("--due", action="store_true", help="--thinks are from one request to the next")
+    parser.add_argument("--chat", type=r.size, default=0, metavar="SIZE", help="also a chat that fits; 0: not (0)")
+    parser.add_argument("--old", metavar="DIR", help="compare with this build")
     parser.add_argument("--beside", type=int, default=1, metavar="N", help="batch programs beside it (1)")
     parser.add_argument("--together", type=r.milliseconds, default=30000, metavar="TIME",
                         help="two batch programs, for so long; 0: not (30s)")
@@ -51,7 +58,7 @@ def start(rig, name, models):
                       **{"policy": None, "quantum": None, "idle": None, **dict(args.option)})
     programs = [p.make(rig, f"{name}-{number}", p.Plan(model, size, units, prompt=args.prompt, seed=11 + number), daemon)
                 for number, (model, size, units) in enumerate(models)]
-    answers = [model == "decoder" for model, _, _ in models]
+    answers = [program is programs[0] for program in programs]
     for program in programs:
         program.begin_load()
     kept, loading = [], list(zip(programs, answers))
@@ -92,24 +99,48 @@ def ask(program, kept):
     return (time.monotonic() - begun) * 1000
 
 
-def measure_first(rig, number, think, found):
-    args = rig.args
-    batch = (p.decoder(args), args.sizes[1], 128)
-    daemon, programs, kept = start(rig, f"first{number}", [("decoder", args.sizes[0], args.tokens)] +
-                                   [batch] * args.beside)
+def measure_first(rig, name, models, found):
+    args, think = rig.args, found["think_s"]
+    daemon, programs, kept = start(rig, name, models)
     daemon.take()
-    begun = time.monotonic()
+    begun = due = time.monotonic()
     for _ in range(args.requests):
-        p.watch(kept, time.monotonic() + think)
+        due = max(due + think, time.monotonic()) if args.due else time.monotonic() + think
+        p.watch(kept, due)
         found["requests"].append(ask(programs[0], kept))
+        if len(found["requests"]) == 1: # what its time went to
+            found["first_switches"] = daemon.take()["history"]
     end = time.monotonic()
-    found.update(seconds=end - begun, switches=daemon.take()["switches"],
+    found.update(seconds=end - begun, switches=daemon.take()["switches"] + len(found["first_switches"]),
                  units=sum(one.done(begun, end) for one in kept))
     p.end_all(kept)
-    time.sleep(.3) # it is idle, and gives way
-    ask(programs[0], [])
-    found["alone"] += [ask(programs[0], []) for _ in range(ALONE)]
+    for _ in range(ALONE):
+        programs[1].units()
+        for kind in ("switch", "alone"):
+            time.sleep(.3) # who worked last is idle, and gives way
+            found[kind].append(ask(programs[0], []))
     finish(daemon, programs, kept)
+
+
+def measure_all_first(rig):
+    """With each build in turn."""
+    args = rig.args
+    models = [("decoder", args.sizes[0], args.tokens)] + [(p.decoder(args), args.sizes[1], 128)] * args.beside
+    cases = [(think, models) for think in args.thinks]
+    if args.chat:
+        beside = args.chat if args.simcuda else CHAT[2]
+        cases.append((CHAT[0], [("decoder", args.chat, CHAT[1]), ("training", beside, 16)]))
+    new = rig.build
+    for number, (think, models) in enumerate(cases):
+        for build in (args.old, new) if args.old else (new,):
+            if rig.result["first"] and rig.left() < args.requests * (think + 1) + 30:
+                return
+            found = {"think_s": think, "build": "old" if build is args.old else "new", "of": models[0][1],
+                     "requests": [], "alone": [], "switch": []}
+            rig.result["first"].append(found)
+            rig.use(build)
+            measure_first(rig, f"first{number}-{found['build']}", models, found)
+    rig.use(new)
 
 
 def measure_together(rig, found):
@@ -129,12 +160,7 @@ def run(rig):
     if len(args.sizes) != 2 or max(args.sizes) > args.budget or sum(args.sizes) <= args.budget:
         raise r.Failure("--sizes takes two sizes: each fits into the budget, and both together do not")
     rig.result.update(first=[], together=None)
-    for number, think in enumerate(args.thinks):
-        if rig.result["first"] and rig.left() < args.requests * (think + 1) + 30:
-            break
-        found = {"think_s": think, "requests": [], "alone": []}
-        rig.result["first"].append(found)
-        measure_first(rig, number, think, found)
+    measure_all_first(rig)
     if args.together and rig.left() > args.together / 1000 + 20:
         rig.result["together"] = {}
         measure_together(rig, rig.result["together"])
@@ -147,11 +173,20 @@ def conclude(rig):
         return
     print(f"first: programs of {' and '.join(map(r.show_size, args.sizes))} ({result['programs']}), budget "
           f"{r.show_size(args.budget)}, begun together with {args.beside} that never rests; responses in ms")
-    r.table(["think", "alone", "median", "worst", "switches", "in s", "units/s of the other", "each"],
-            [[f"{one['think_s']:g} s", r.number(r.median(one["alone"]) if one["alone"] else None),
-              r.number(r.median(one["requests"])), r.number(max(one["requests"])), one.get("switches", "-"),
+    r.table(["of", "think", "build", "alone", "a switch", "first", "3 to 9", "10 on", "p90 of 3 on", "worst", "switches",
+             "in s", "units/s of the other", "each"],
+            [[r.show_size(one["of"]), f"{one['think_s']:g} s", one["build"], *(
+                r.number(r.median(one[kind]) if one[kind] else None) for kind in ("alone", "switch")),
+              r.number(one["requests"][0]), *(
+                  r.number(r.mean(part) if part else None) for part in (one["requests"][2:9], one["requests"][9:])),
+              r.number(r.percentile(one["requests"][2:], .9) if one["requests"][2:] else None),
+              r.number(max(one["requests"])), one.get("switches", "-"),
               r.number(one.get("seconds")), r.number(one["units"] / one["seconds"] if one.get("seconds") else None),
               " ".join(r.number(each, 0) for each in one["requests"])] for one in rows])
+    for one in rows:
+        for parts in one.get("first_switches", []):
+            times = [f"{name} {value:.0f}" for name, value in parts.items() if name.endswith("ms") and value >= 1]
+            print(f"{one['build']}, {one['think_s']:g} s, a switch until the first answer: {', '.join(times)}")
     together = result["together"]
     if together and together.get("seconds"):
         print(f"two that never rest: {together['switches']} switches in {together['seconds']:.1f} s, and "
@@ -160,8 +195,8 @@ def conclude(rig):
     if not p.measures(rig):
         return
     for one in rows:
-        worst = max(one["requests"])
-        goals.append({"goal": f"worst of the first {len(one['requests'])} requests, think {one['think_s']:g} s, ms",
+        worst = max(one["requests"][:5])
+        goals.append({"goal": f"worst of the first requests ({one['build']}), think {one['think_s']:g} s, ms",
                       "measured": worst, "wanted": WORST_MS, "is_share": False, "is_met": worst <= WORST_MS})
     result["goals"] = goals
     r.show_goals(goals)

@@ -24,8 +24,8 @@ import traceback
 
 # Also what a bench takes from here as r.NAME.
 from actors import Absent, App, Daemon, Failure, Process, Stopped, fields, tell_history, turn, under
-from figures import (copy_ideal_ms, ideal_ms, mean, median, milliseconds, number, percent, show_goals, show_size,
-                     size, sizes, spread, table)
+from figures import (copy_ideal_ms, ideal_ms, mean, median, milliseconds, number, percent, percentile, show_goals,
+                     show_size, size, sizes, spread, table)
 
 NOT_AVAILABLE = 77
 
@@ -39,16 +39,12 @@ class Rig:
         self.args = args
         self.here = os.path.dirname(os.path.abspath(__file__))
         self.root = os.path.dirname(self.here)
-        self.build = os.path.abspath(args.build or os.path.join(self.root, "build"))
         self.work = tempfile.mkdtemp(prefix="gpumux-bench-")
         self.logs = os.path.abspath(args.logs) if args.logs else os.path.join(self.work, "logs")
         os.makedirs(self.logs, exist_ok=True)
         self.started = []
-        self.shim = self.at("shim/libgpumux.so")
-        self.ctl = self.at("daemon/mux-ctl")
         self.is_linked = os.environ.get("GM_LINKED") == "1" # the sanitizer builds
-        self.native_app = self.at("bench/bench_app")
-        self.app = self.at("bench/bench_app_linked") if self.is_linked else self.native_app
+        self.use(args.build or os.path.join(self.root, "build"))
         self.environment = dict(os.environ)
         for variable in ("LD_PRELOAD", "GPUMUX_DISABLE"):
             self.environment.pop(variable, None)
@@ -61,8 +57,16 @@ class Rig:
             commit = self.commit()
             if commit:
                 self.environment["GM_COMMIT"] = commit
-        self.help = None
         self.result = {}
+
+    def use(self, build):
+        """What is started from now on is of that build."""
+        self.build = os.path.abspath(build)
+        self.shim = self.at("shim/libgpumux.so")
+        self.ctl = self.at("daemon/mux-ctl")
+        self.native_app = self.at("bench/bench_app")
+        self.app = self.at("bench/bench_app_linked") if self.is_linked else self.native_app
+        self.help = None
 
     def at(self, path):
         path = os.path.join(self.build, path)
