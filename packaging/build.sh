@@ -19,4 +19,6 @@ gm_configure "$out" -DGM_TESTS=OFF -DGM_PACKAGE=ON -DCMAKE_INSTALL_PREFIX=/usr &
 rm -f "$out"/*.deb
 umask 022
 gm_progress "cpack" "$out.log" cpack --config "$out/CPackConfig.cmake" -B "$out" || { tail -n 20 "$out.log" >&2; gm_die "cpack failed (see $out.log)"; }
+[ -f "$out/spank/spank.so" ] ||
+    echo "setup: without the Slurm plugin, as Slurm's headers are not here (Debian: libslurm-dev)"
 for gm_package in "$out"/*.deb; do echo "setup: made $gm_package"; done

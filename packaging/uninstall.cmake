@@ -1,6 +1,7 @@
 # Removes what `cmake --install` installed: cmake -DMANIFEST=FILE -P uninstall.cmake, as the target
 # "uninstall" does. With DESTDIR in the environment, below it. Folders that are empty then go as well, the prefix among
-# them, but not those of /usr and /usr/local, which belong to the system. What somebody else put there stays.
+# them, but not those of /usr and /usr/local, which belong to the system. What somebody else put there stays, and says so
+# where it names gpumux.
 if(NOT EXISTS "${MANIFEST}")
   message(FATAL_ERROR "there is no ${MANIFEST}: nothing was installed from this build folder")
 endif()
@@ -26,6 +27,16 @@ foreach(file ${files})
 endforeach()
 list(REMOVE_DUPLICATES folders)
 list(SORT folders ORDER DESCENDING) # what is inside comes first
+# What the pages tell people to write themselves.
+file(GLOB written "$ENV{DESTDIR}/etc/cdi/gpumux.json" "$ENV{DESTDIR}/etc/environment" "$ENV{DESTDIR}/etc/ld.so.preload"
+  "$ENV{DESTDIR}/etc/slurm/plugstack.conf" "$ENV{DESTDIR}/etc/systemd/system/*.service"
+  "$ENV{DESTDIR}/etc/systemd/system/*.d/*.conf")
+foreach(file ${written})
+  file(STRINGS "${file}" lines REGEX "libgpumux|gpumux/spank|gpumux\\.dev|mux-ctl")
+  if(lines)
+    message(STATUS "Left, as you wrote it: ${file} still names gpumux")
+  endif()
+endforeach()
 foreach(folder ${folders})
   if(prefix MATCHES "^/usr(/local)?$" AND NOT folder MATCHES "/gpumux$")
     continue()

@@ -16,6 +16,7 @@
  *   run.c            starts programs with the shim; program.c: whether they can load it
  *   profile.c        starts programs with the profiler, learns what it recorded, shows profiles;
  *                    profiles.c: as tables
+ *   cdi.c            writes what containers need
  *   completion.c     writes completions of shells
  *   find.c           called by run.c and profile.c: finds our libraries
  *   select.c         called by set.c and forget.c: whose programs are meant
@@ -79,6 +80,8 @@ struct mux_options {
     const char *need;           /* run: what it will need on the GPU; NULL: not said */
     bool is_required;           /* run: only if the daemon can serve the program */
     bool is_shown, is_learned;  /* profile: show profiles; learn records */
+    bool is_installed;          /* cdi: put the document into its place */
+    bool is_removed;            /* ... take it away */
     const char *output;         /* profile, trace: the file; NULL: not said */
     const char *kept;           /* profile: the folder of records that stays */
     uint32_t seconds;           /* trace: recorded; 0: not said */
@@ -199,6 +202,11 @@ int mux_forget(const struct mux_options *options);
 int mux_config(const struct mux_options *options);
 int mux_run(const struct mux_options *options);
 int mux_profile(const struct mux_options *options);
+
+/* cdi.c: where runtimes read the document. Whether what is there is ours, and not what would be
+ * written now. `why` is not "": what would be cannot be said. */
+#define MUX_CDI_FILE "/etc/cdi/gpumux.json"
+bool mux_cdi_is_stale(char *why, size_t size);
 
 /* The path of our library: what the variable names; `built`, relative to this executable in a build
  * folder; the same in an installation, which may have been moved; or the configured folder. False,

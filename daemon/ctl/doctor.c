@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/sock.h"
 #include "common/text.h"
 #include "daemon/ctl/driver.h"
 
@@ -208,6 +209,19 @@ static void check_mps(struct doctor *doctor, const struct mux_driver *driver, co
                        : "off: programs take turns");
 }
 
+static void check_cdi(struct doctor *doctor)
+{
+    char why[PATH_MAX + 128];
+    if (access(MUX_CDI_FILE, F_OK) != 0)
+        return;
+    if (mux_cdi_is_stale(why, sizeof why))
+        check(doctor, "cdi", -1, NOTE, "sudo mux-ctl cdi --install",
+              MUX_CDI_FILE " is not what this gpumux needs: containers may find no library");
+    else
+        check(doctor, "cdi", -1, *why ? NOTE : OK, "", "%s",
+              *why ? why : MUX_CDI_FILE " is for this gpumux");
+}
+
 /* ---- the daemon ---- */
 
 static void check_daemon(struct doctor *doctor, const cJSON *status, const char *why, bool is_down)
@@ -230,6 +244,38 @@ static void check_daemon(struct doctor *doctor, const cJSON *status, const char 
         check(doctor, "daemon", -1, OK, "", "gpumuxd %s, pid %.0f, up %s",
               mux_word(status, "version"), mux_number(status, "pid"),
               mux_seconds(mux_number(status, "uptime_s"), up));
+}
+
+/* The keeper's unit, where there is one. A keeper that the daemon had to start itself is beside it.
+ */
+static void check_keeper(struct doctor *doctor, const cJSON *status)
+{
+    char load[32] = "", active[32] = "";
+    FILE *file = popen("timeout 5 systemctl show -p LoadState -p ActiveState gpumux-keeper.service "
+                       "2> /dev/null",
+                       "re");
+    char line[256];
+    while (file && fgets(line, sizeof line, file)) {
+        sscanf(line, "LoadState=%31s", load);
+        sscanf(line, "ActiveState=%31s", active);
+    }
+    if (file)
+        pclose(file);
+    if (strcmp(load, "loaded") != 0)
+        return;
+    const bool is_systems = strcmp(mux_word(status, "socket"), GM_SOCKET_SYSTEM) == 0;
+    if (strcmp(active, "failed") == 0)
+        check(doctor, "keeper", -1, NOTE,
+              "journalctl -u gpumux-keeper -n 20, then sudo systemctl reset-failed gpumux-keeper",
+              "gpumux-keeper.service has failed: if its keeper was lost, the end of gpumuxd loses "
+              "memory");
+    else if (is_systems && strcmp(active, "inactive") == 0)
+        check(doctor, "keeper", -1, NOTE,
+              "when no program runs: sudo systemctl stop gpumuxd gpumux-keeper, then start gpumuxd",
+              "gpumux-keeper.service does not run: gpumuxd has a keeper of its own, which has not "
+              "the limits of the unit");
+    else if (is_systems)
+        check(doctor, "keeper", -1, OK, "", "gpumux-keeper.service is %s", active);
 }
 
 /* The limit of open files of a process; 0: it cannot be read. */
@@ -384,9 +430,11 @@ static void check_all(struct doctor *doctor, const struct mux_driver *driver,
     for (int i = 0; i < driver->n; i++)
         check_gpu(doctor, i, &driver->gpus[i], driver->no_nvml[0] == '\0');
     check_library(doctor);
+    check_cdi(doctor);
     check_parking(doctor, status);
     check_mps(doctor, driver, status);
     check_daemon(doctor, status, ask.why, code == MUX_DOWN);
+    check_keeper(doctor, status);
     if (status) {
         check_limits(doctor, status);
         cJSON_ArrayForEach(gpu, cJSON_GetObjectItemCaseSensitive(status, "gpus"))

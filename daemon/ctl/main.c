@@ -39,6 +39,8 @@ enum {
     KEY_LEARN,
     KEY_KEEP,
     KEY_SECONDS,
+    KEY_INSTALL,
+    KEY_REMOVE,
 };
 
 struct line {
@@ -194,6 +196,12 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_SHOW:
         line->options.is_shown = true;
+        return 0;
+    case KEY_INSTALL:
+        line->options.is_installed = true;
+        return 0;
+    case KEY_REMOVE:
+        line->options.is_removed = true;
         return 0;
     case KEY_LEARN:
         line->options.is_learned = true;

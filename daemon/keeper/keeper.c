@@ -451,6 +451,7 @@ int main(int argc, char **argv)
     keeper.patience = 60 * GM_S;
     gm_open_standard(1);
     syscall(SYS_close_range, 3, ~0u, 0); /* what it was started with may be of a daemon's driver */
+    static const char usage[] = "usage: gpumux-keeper --socket PATH [--patience TIME]\n";
     for (int i = 1; i < argc; i++) {
         const bool has_value = i + 1 < argc;
         if (strcmp(argv[i], "--socket") == 0 && has_value) {
@@ -458,13 +459,21 @@ int main(int argc, char **argv)
         } else if (strcmp(argv[i], "--patience") == 0 && has_value &&
                    gm_parse_duration(argv[i + 1], &keeper.patience) == 0) {
             i++;
+        } else if (strcmp(argv[i], "--help") == 0) {
+            printf(
+                "%sHolds the memory of programs for gpumuxd, which starts it: gpumux-keeper(8).\n",
+                usage);
+            return fflush(stdout) != 0;
+        } else if (strcmp(argv[i], "--version") == 0) {
+            printf("gpumux-keeper %s\n", GM_VERSION);
+            return fflush(stdout) != 0;
         } else {
-            fprintf(stderr, "usage: gpumux-keeper --socket PATH [--patience TIME]\n");
-            return 1;
+            path = NULL;
+            break;
         }
     }
     if (!path) {
-        fprintf(stderr, "usage: gpumux-keeper --socket PATH [--patience TIME]\n");
+        fputs(usage, stderr);
         return 1;
     }
     gm_log_open(STDERR_FILENO, GM_LOG_INFO, "gpumux-keeper");

@@ -58,6 +58,9 @@ says '^nvml note NVML does not answer: what crosses the link is not counted'
 rm "$SIMCUDA_DIR/nvml-hangs"
 touch "$dir/enough"
 expect_pass own stranger
+mkdir "$dir/bin" && printf '#!/bin/sh\nprintf "LoadState=loaded\\nActiveState=failed\\n"\n' > "$dir/bin/systemctl" && chmod 755 "$dir/bin/systemctl"
+doctor 0 env PATH="$dir/bin:$PATH"
+says '^keeper note gpumux-keeper.service has failed: '
 stop_daemon
 
 doctor 1 env

@@ -90,7 +90,15 @@ out_of() {
 
 into "$dir/stage" --prefix /usr
 expect "$dir/stage" /usr
+mkdir -p "$dir/stage/etc/cdi" "$dir/stage/etc/slurm" # what the pages tell people to write, and what is no affair of ours
+echo 'LD_PRELOAD=libgpumux.so' > "$dir/stage/etc/environment"
+echo 'optional /usr/lib/x86_64-linux-gnu/gpumux/spank.so' > "$dir/stage/etc/slurm/plugstack.conf"
+echo 'libother.so' > "$dir/stage/etc/ld.so.preload"
+"$BUILD/daemon/mux-ctl" cdi > "$dir/stage/etc/cdi/gpumux.json" || fail "cdi"
 out_of "$dir/stage"
+[ "$(grep -o 'Left.*' "$dir/said" | sed "s,$dir/stage,," | sort | tr '\n' ';')" = "$(for file in cdi/gpumux.json environment slurm/plugstack.conf; do
+    printf 'Left, as you wrote it: /etc/%s still names gpumux;' $file; done)" ] || fail "what is left: $(cat "$dir/said")"
+rm -r "$dir/stage/etc"
 [ -z "$(find "$dir/stage" ! -type d)" ] || fail "left of /usr: $(find "$dir/stage" ! -type d)"
 [ -d "$dir/stage/usr/bin" ] || fail "a folder of the system is gone"
 [ ! -d "$dir/stage/usr/share/doc/gpumux" ] || fail "an empty folder is left in share/doc"

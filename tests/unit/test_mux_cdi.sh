@@ -86,4 +86,36 @@ GPUMUX_LIB=$dir/none refuses "GPUMUX_LIB names $dir/none"
 GPUMUX_LIB=$dir/libgpumux.so refuses "$dir/gpumux/ld.so.preload: No such file or directory: install gpumux"
 "$ctl" cdi > /dev/full 2> "$dir/said"
 [ $? = 1 ] && grep -q 'the document cannot be written' "$dir/said" || fail "a full disk: $(cat "$dir/said")"
+
+# --install, --remove and what doctor says of the file: where /etc can be another one for this test alone.
+cat > "$dir/installs.sh" << 'END'
+set -e
+fail() { echo "mux_cdi: FAILED: $*"; exit 1; }
+mount -t tmpfs tmpfs /etc
+says() { "$ctl" doctor --json --socket "$dir/none" | python3 -c 'import json,sys
+print([c["state"] for c in json.load(sys.stdin)["checks"] if c["name"] == "cdi"])'; }
+[ "$(says)" = "[]" ] || fail "doctor without a file: $(says)"
+"$ctl" cdi --remove | grep -q 'there is no /etc/cdi/gpumux.json' || fail "--remove without a file"
+"$ctl" cdi --install | grep -qx 'wrote /etc/cdi/gpumux.json' || fail "--install"
+"$ctl" cdi | cmp - /etc/cdi/gpumux.json || fail "it installs something else"
+[ "$(says)" = "['ok']" ] || fail "doctor of a good file: $(says)"
+"$ctl" cdi --install --socket /run/user/7/gpumux.sock > /dev/null && [ "$(says)" = "['ok']" ] || fail "doctor of another socket: $(says)"
+sed -i 's/libgpumux.so"/libgpumux-old.so"/' /etc/cdi/gpumux.json
+[ "$(says)" = "['note']" ] || fail "doctor of a stale file: $(says)"
+"$ctl" cdi --remove | grep -qx 'removed /etc/cdi/gpumux.json' && [ ! -e /etc/cdi/gpumux.json ] || fail "--remove"
+for text in '{"kind":"nvidia.com/gpu"}' 'no JSON' ''; do
+    echo "$text" > /etc/cdi/gpumux.json
+    for how in --install --remove; do
+        ! "$ctl" cdi $how > "$dir/out" 2> "$dir/said" && grep -q 'it is not of gpumux, and stays' "$dir/said" &&
+            [ "$(cat /etc/cdi/gpumux.json)" = "$text" ] || fail "$how of somebody else's file: $(cat "$dir/said")"
+    done
+done
+! "$ctl" cdi --install --remove 2> "$dir/said" && grep -q 'not both' "$dir/said" || fail "both"
+END
+export ctl dir
+if unshare --mount --map-root-user mount -t tmpfs tmpfs /etc 2> /dev/null; then
+    unshare --mount --map-root-user sh "$dir/installs.sh" || exit 1
+else
+    echo "not checked: --install and --remove, as nothing can be mounted here"
+fi
 echo "the document is as the specification says"

@@ -27,6 +27,10 @@ for command in $commands; do
     "$ctl" "$command" -h | cmp - "$dir/one" || fail "$command -h is not help $command"
 done
 
+"$BUILD/daemon/gpumux-keeper" --help | grep -q '^usage: gpumux-keeper --socket PATH' || fail "gpumux-keeper --help"
+[ "$(cd "$SOURCE" && grep -rhoE 'listen=[0-9]{4,}|localhost:[0-9]+' README.md docs daemon/README.md daemon/ctl/commands.def | grep -oE '[0-9]+' | sort -u | wc -l)" = 1 ] ||
+    fail "the pages name several ports for metrics"
+
 # --- mistakes: one line each ---
 # says CODE TEXT WORD...
 says() {
