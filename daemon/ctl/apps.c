@@ -37,7 +37,7 @@ enum column {
 
 static const struct {
     const char *title, *key;
-    enum { TEXT, COUNT, SIZE, SECONDS, CHARGED, WHY } kind;
+    enum { TEXT, COUNT, SIZE, OCCUPIED, SECONDS, CHARGED, WHY } kind;
     bool is_right;   /* aligned */
     unsigned widest; /* longer text is cut */
 } columns[COLUMNS] = {
@@ -47,7 +47,7 @@ static const struct {
     [COLUMN_USER] = {"USER", "user", TEXT, false, 10},
     [COLUMN_NAME] = {"NAME", "name", TEXT, false, 24},
     [COLUMN_STATE] = {"STATE", "state", TEXT, false, 10},
-    [COLUMN_RESIDENT] = {"RESIDENT", "resident_bytes", SIZE, true, 12},
+    [COLUMN_RESIDENT] = {"RESIDENT", "resident_bytes", OCCUPIED, true, 12},
     [COLUMN_TOTAL] = {"TOTAL", "total_bytes", SIZE, true, 12},
     [COLUMN_RUN] = {"RUN", "run_s", SECONDS, true, 10},
     [COLUMN_WAIT] = {"WAIT", "wait_s", SECONDS, true, 10},
@@ -140,6 +140,8 @@ static void cell(const cJSON *app, bool has_several_gpus, enum column column, ch
         snprintf(text, CELL, "-");
     else if (columns[column].kind == SIZE)
         mux_size(app, columns[column].key, text);
+    else if (columns[column].kind == OCCUPIED)
+        mux_bytes(mux_occupied(app), text);
     else if (columns[column].kind == SECONDS)
         mux_seconds(item->valuedouble, text);
     else
@@ -176,7 +178,8 @@ static int by_state(const cJSON *a, const cJSON *b)
 
 static int by_memory(const cJSON *a, const cJSON *b)
 {
-    return more(a, b, "resident_bytes");
+    const double x = mux_occupied(a), y = mux_occupied(b);
+    return (x < y) - (x > y);
 }
 
 static int by_run(const cJSON *a, const cJSON *b)
@@ -386,6 +389,7 @@ bool mux_sum_users(const struct mux_apps *apps, struct mux_user **users, size_t 
             list[(*n_users)++].name = mux_word(app, "user");
         list[i].programs += !is_again(apps, n);
         list[i].resident += mux_number(app, "resident_bytes");
+        list[i].occupied += mux_occupied(app);
         list[i].total += mux_number(app, "total_bytes");
         list[i].run_s += mux_number(app, "run_s");
         list[i].wait_s += mux_number(app, "wait_s");
@@ -407,7 +411,7 @@ static void print_users(const struct mux_apps *apps)
         gm_text_clean(name, sizeof name);
         mux_cut(name, 10);
         printf("%s%*s  %8u  %10s  %10s  %6s  %6s\n", name, 10 - mux_width(name), "",
-               users[i].programs, mux_bytes(users[i].resident, resident),
+               users[i].programs, mux_bytes(users[i].occupied, resident),
                mux_bytes(users[i].total, total), mux_seconds(users[i].run_s, run),
                mux_seconds(users[i].wait_s, wait));
     }

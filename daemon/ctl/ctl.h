@@ -269,7 +269,7 @@ void mux_show_apps(const cJSON *status, const struct mux_options *options);
 struct mux_user {
     const char *name; /* of the status */
     unsigned programs;
-    double resident, total; /* bytes */
+    double resident, occupied, total; /* bytes */
     double run_s, wait_s;
 };
 /* The caller frees `users`, even after false: out of memory. */
@@ -319,6 +319,13 @@ static inline const char *mux_bytes(double bytes, char text[32])
 static inline const char *mux_size(const cJSON *object, const char *key, char text[32])
 {
     return mux_bytes(mux_number(object, key), text);
+}
+
+/* The GPU memory that a program occupies: also what is on its way away or there. */
+static inline double mux_occupied(const cJSON *app)
+{
+    const double device = mux_number(app, "device_bytes"), here = mux_number(app, "resident_bytes");
+    return device > here ? device : here;
 }
 
 /* The rate in GB/s; 0 if `ms` is 0. */

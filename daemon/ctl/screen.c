@@ -6,7 +6,8 @@
  * All that it shows is the newest sample. A question that the daemon does not answer is told in the
  * last line, and asked again with the next sample.
  *
- * Where GPUs would take more than half of the screen, each is one line.
+ * Where GPUs would take more than half of the screen, each is one line. On a narrow screen programs
+ * have no class and no reason: the whole reason of the marked one stands below them.
  */
 #ifdef GM_HAS_CURSES
 #include "daemon/ctl/screen.h"
@@ -24,6 +25,8 @@
 #define GPU_LINES 4
 #define LEAST_COLUMNS 40
 #define LEAST_LINES 8
+#define NARROW_FOOT 4 /* lines, with the last one */
+#define NARROW 72     /* columns below which a line of a program has no room for why */
 #define FILTER_MOST 40
 
 enum { PLAIN, GOOD, WAITS, HEADER, BAD }; /* pairs of colours */
@@ -66,6 +69,23 @@ static void put(int line, int column, int most, const char *text)
     gm_text_clean(cut, sizeof cut);
     mux_cut(cut, most);
     mvaddstr(line, column, cut);
+}
+
+/* The whole text from a line on, broken at blanks. Returns the line below it. */
+static int put_wrapped(int line, int column, const char *text)
+{
+    char part[1024];
+    do {
+        snprintf(part, sizeof part, "%s", text);
+        mux_cut(part, COLS - column);
+        char *blank = strrchr(part, ' ');
+        if (blank && text[strlen(part)] && text[strlen(part)] != ' ')
+            *blank = '\0';
+        put(line++, column, COLS, part);
+        text += strlen(part);
+        text += strspn(text, " ");
+    } while (*text);
+    return line;
 }
 
 static void say(struct view *view, bool is_bad, const char *format, ...)
@@ -127,8 +147,8 @@ static void put_tier(const struct view *view, int line, const char *name, double
 {
     char text[128], a[32], b[32];
     const int half = COLS / 2;
-    snprintf(text, sizeof text, "  %-6s %10s of %-10s", name, mux_bytes(used, a),
-             all > 0 ? mux_bytes(all, b) : "none");
+    snprintf(text, sizeof text, COLS < NARROW ? "  %-6s %8s of %s" : "  %-6s %10s of %-10s", name,
+             mux_bytes(used, a), all > 0 ? mux_bytes(all, b) : "none");
     put(line, 0, half, text);
     put_history(view, line, 33, half - 34, gpu, series, 1);
 }
@@ -159,7 +179,7 @@ static void put_gpu(const struct view *view, int line, const cJSON *gpu,
     colour(view, HEADER, true);
     put(line, 0, COLS / 2 - 1, text);
     colour(view, HEADER, false);
-    snprintf(text, sizeof text, "works: %s", who);
+    snprintf(text, sizeof text, "%s%s", COLS < NARROW ? "" : "works: ", who);
     put(line, COLS / 2, COLS / 2, text);
     put_tier(view, line + 1, "gpu", mux_number(gpu, "used_bytes"), mux_number(gpu, "budget_bytes"),
              history, MUX_USED);
@@ -223,11 +243,12 @@ static const struct {
 } columns[] = {{"PID", 8, true},  {"USER", 8, false},    {"NAME", 15, false}, {"STATE", 8, false},
                {"%GPU", 5, true}, {"RESIDENT", 9, true}, {"CLASS", 5, false}, {"WHY", 0, false}};
 #define COLUMNS (sizeof columns / sizeof columns[0])
+#define NARROW_COLUMNS (COLUMNS - 2) /* 58 columns */
 
 static void put_cells(int line, const char *const cell[COLUMNS])
 {
     int at = 0;
-    for (size_t i = 0; i < COLUMNS && at < COLS; i++) {
+    for (size_t i = 0; i < (COLS < NARROW ? NARROW_COLUMNS : COLUMNS) && at < COLS; i++) {
         const int width = columns[i].width > 0 ? columns[i].width : COLS - at;
         const int used = mux_width(cell[i]);
         put(line, at + (columns[i].is_right && used < width ? width - used : 0), width, cell[i]);
@@ -255,7 +276,7 @@ static void put_app(const struct view *view, int line, const cJSON *app, bool is
                                        mux_word(app, "name"),
                                        mux_word(app, "state"),
                                        percent,
-                                       mux_size(app, "resident_bytes", resident),
+                                       mux_bytes(mux_occupied(app), resident),
                                        mux_word(app, "class"),
                                        mux_word(app, "why")};
     if (is_marked) {
@@ -331,7 +352,7 @@ static void put_head(const struct view *view)
 {
     const cJSON *app, *status = view->samples->status;
     unsigned n = 0, running = 0, waiting = 0;
-    char text[256], up[MUX_CELL], shown[64] = "";
+    char text[256], up[MUX_CELL], shown[64] = "", begin[64] = "";
     cJSON_ArrayForEach(app, cJSON_GetObjectItemCaseSensitive(status, "apps"))
     {
         n++;
@@ -340,9 +361,11 @@ static void put_head(const struct view *view)
     }
     if (*view->filter)
         snprintf(shown, sizeof shown, ", %zu match \"%s\"", view->apps.n, view->filter);
-    snprintf(text, sizeof text, "gpumux %.20s up %s: %u programs, %u running, %u waiting%s; by %s",
-             mux_word(status, "version"), mux_seconds(mux_number(status, "uptime_s"), up), n,
-             running, waiting, shown, mux_sort_name(view->options.sort));
+    if (COLS >= NARROW)
+        snprintf(begin, sizeof begin, "gpumux %.20s up %s: ", mux_word(status, "version"),
+                 mux_seconds(mux_number(status, "uptime_s"), up));
+    snprintf(text, sizeof text, "%s%u programs, %u running, %u waiting%s; by %s", begin, n, running,
+             waiting, shown, mux_sort_name(view->options.sort));
     attron(A_BOLD);
     put(0, 0, COLS, text);
     attroff(A_BOLD);
@@ -363,8 +386,9 @@ static void put_help(void)
         "q   quit",
     };
     put(0, 0, COLS, "mux-ctl top: keys");
+    int line = 2;
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
-        put((int)i + 2, 2, COLS, lines[i]);
+        line = put_wrapped(line, 2, lines[i]);
 }
 
 /* The whole reason of the marked one, or what there is to say, or the keys. */
@@ -375,7 +399,12 @@ static void put_foot(const struct view *view)
         char text[1024];
         snprintf(text, sizeof text, "%.0f %s: %s", mux_number(app, "pid"), mux_word(app, "name"),
                  mux_word(app, "why"));
-        put(LINES - 2, 0, COLS, text);
+        if (COLS < NARROW)
+            put_wrapped(LINES - NARROW_FOOT, 0, text);
+        else
+            put(LINES - 2, 0, COLS, text);
+        move(LINES - 1, 0);
+        clrtoeol();
     }
     if (*view->told) {
         colour(view, view->is_bad ? BAD : GOOD, true);
@@ -383,7 +412,9 @@ static void put_foot(const struct view *view)
         colour(view, view->is_bad ? BAD : GOOD, false);
     } else {
         put(LINES - 1, 0, COLS - 1,
-            "h help  s sort  / filter  p pause  c class  m cap  e evict  i idle  q quit");
+            COLS < NARROW
+                ? "h help  s sort  / filter  p pause  e evict  q quit"
+                : "h help  s sort  / filter  p pause  c class  m cap  e evict  i idle  q quit");
     }
 }
 
@@ -396,7 +427,7 @@ static void draw(struct view *view)
         put_help();
     } else {
         put_head(view);
-        put_apps(view, put_gpus(view, 1), LINES - 2);
+        put_apps(view, put_gpus(view, 1), LINES - (COLS < NARROW ? NARROW_FOOT : 2));
         put_foot(view);
     }
     refresh();

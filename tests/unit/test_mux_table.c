@@ -164,7 +164,8 @@ static cJSON *make_status(const char *why)
         "\"wait_s\":3599,\"level\":8,\"class\":\"interactive\",\"charged_s\":3599,"
         "\"allotment_s\":3599,\"weight\":0.125,\"share_percent\":12.5,\"why\":\"%s\"},"
         "{\"id\":1,\"pid\":2,\"user\":\"me\",\"name\":\"b\",\"state\":\"running\","
-        "\"resident_bytes\":0,\"total_bytes\":5,\"run_s\":1,\"wait_s\":0,\"why\":\"\"}]}",
+        "\"resident_bytes\":0,\"device_bytes\":6291456,\"total_bytes\":5,\"run_s\":1,\"wait_s\":0,"
+        "\"why\":\"\"}]}",
         why);
     assert_true(length > 0 && length < (int)sizeof text);
     return parse(text);
@@ -182,6 +183,7 @@ static void test_everything_is_shown(void **state)
     (void)state;
     show_to_file(status);
     expect("gpumuxd 0.1.0, pid 4194304, up 23h59m, /run/gpumux/gpumux.sock\n");
+    expect("       6 MiB  "); /* its memory leaves */
     expect("  budget  1023.9 GiB now, at most 1023.9 GiB: 1023.9 GiB used, 1023.9 GiB cached, "
            "1023.9 GiB free\n");
     expect("  tiers   gpu 1023.9 GiB, pinned 1023.9 GiB used, 1023.9 GiB cached (at most 1023.9 "

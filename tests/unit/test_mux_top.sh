@@ -175,6 +175,21 @@ shows '^GPU 0  made-up'
 terminal resize-window -x 200 -y 50
 shows ' another app.s slice is not over: app [0-9]* has the GPU$'
 [ "$(grep -c ' train_[0-9]*\.py  ' "$dir/screen")" = 42 ] || fail "not 42 programs on 50 lines"
+# on 60 columns nothing is cut: what has no room is left out, and the whole reason stands below
+terminal resize-window -x 60 -y 24
+shows '^ *PID USER     NAME            STATE     %GPU  RESIDENT$'
+shows '^100 programs, 1 running, 99 waiting; by pid$'
+shows '^  gpu      60 GiB of 80 GiB *in    12.5 GB/s '
+shows '^ *1001 bob      train_1.py .* 1 GiB$'
+shows '^1000 train_0.py: another app.s slice is not over: app'
+shows 'h help .* q quit$'
+[ "$(tail -n 4 "$dir/screen" | head -n 3 | tr '\n' ' ' | tr -s ' ' | grep -c 'has the GPU')" = 1 ] || fail "the reason is cut"
+[ "$(LC_ALL=C.UTF-8 wc -L < "$dir/screen")" -le 60 ] || fail "a line is too wide"
+keys h
+shows '^  s   sort by the next of state, memory, run, wait, user,$'
+shows '^  name or pid$'
+keys x
+shows '^ *PID USER '
 terminal resize-window -x 30 -y 5
 shows '^too small a terminal'
 terminal resize-window -x 80 -y 24
