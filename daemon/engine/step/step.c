@@ -120,10 +120,8 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
     switch (input->kind) {
     case GM_INPUT_TIME:
         break;
-    case GM_INPUT_DEVICE:
     case GM_INPUT_REFRESH: /* nobody may have looked since the last app left */
         gm_engine_follow_budget(engine, GM_WHY_NONE);
-        is_over = input->kind == GM_INPUT_DEVICE;
         break;
     case GM_INPUT_JOIN:
         error = join(engine, input->client);

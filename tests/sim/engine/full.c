@@ -6,6 +6,8 @@
  */
 #include "tests/sim/engine/machine.h"
 
+#include "daemon/engine/inlet.h"
+
 #define BUDGET (168 * GM_MIB)
 #define PINNED (224 * GM_MIB)
 
@@ -42,6 +44,12 @@ void full_run(void)
     while (engine->table->budget == BUDGET)
         require(machine_step(until), "the GPU refuses nothing");
     machine.gpus[0].beside = 0;
+    /* Who comes is told of the GPU, and that look has the others use what is free now. */
+    const uint64_t fallen = engine->table->budget;
+    struct gm_gpu_entry gpu;
+    gm_engine_describe(machine.daemon.engines[0], &gpu);
+    require(engine->table->budget > fallen, "the budget is not followed");
+    require(!gm_table_is_plan_stale(engine->table, false), "there is another budget, and no plan for it");
     until = machine.now + 3 * GM_S;
     const uint64_t promised = engine->table->committed - (PINNED - engine->host->window);
     while (engine->table->budget < promised)
