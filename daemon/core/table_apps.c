@@ -19,7 +19,8 @@ size_t gm_table_size(uint32_t max_apps, uint32_t max_chunks, uint32_t max_frames
            round16(sizeof(struct gm_pool) * max_apps) +
            round16(sizeof(struct gm_chunk) * max_chunks) +
            round16(sizeof(struct gm_allocation) * max_chunks) +
-           round16(sizeof(struct gm_frame) * max_frames) + 2 * gm_table_row(max_frames) * max_apps;
+           round16(sizeof(uint32_t) * max_chunks) + round16(sizeof(struct gm_frame) * max_frames) +
+           2 * gm_table_row(max_frames) * max_apps;
 }
 
 /* Unused slots are handed out from the free list first, then from the never-used end of the array.
@@ -39,6 +40,9 @@ struct gm_table *gm_table_init(void *memory, uint32_t max_apps, uint32_t max_chu
     at += round16(sizeof *table->chunks * max_chunks);
     table->allocations = (struct gm_allocation *)at;
     at += round16(sizeof *table->allocations * max_chunks);
+    uint32_t *by_va = (uint32_t *)at;
+    table->by_va = by_va;
+    at += round16(sizeof *by_va * max_chunks);
     table->frames = (struct gm_frame *)at;
     at += round16(sizeof *table->frames * max_frames);
     table->imports = at;
@@ -51,6 +55,7 @@ struct gm_table *gm_table_init(void *memory, uint32_t max_apps, uint32_t max_chu
     for (uint32_t i = max_chunks; i-- > 0;) {
         gm_chunk_at(table, i)->next = i + 1 < max_chunks ? i + 1 : GM_NONE;
         gm_allocation_at(table, i)->next = i + 1 < max_chunks ? i + 1 : GM_NONE;
+        by_va[i] = GM_NONE;
     }
     for (uint32_t i = max_frames; i-- > 0;)
         gm_frame_at(table, i)->next = i + 1 < max_frames ? i + 1 : GM_NONE;
@@ -149,6 +154,13 @@ void gm_table_note_plan(struct gm_table *table)
     table->is_plan_stale = table->has_settled = false;
 }
 
+/* The place of what an app has at an address. */
+static uint32_t *place_of(const struct gm_table *table, uint32_t app, uint64_t va)
+{
+    const uint64_t mixed = ((va >> GM_CHUNK_SHIFT) + ((uint64_t)app << 40)) * 0x9e3779b97f4a7c15ull;
+    return (uint32_t *)(uintptr_t)&table->by_va[(mixed >> 32) % table->max_chunks];
+}
+
 uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t va, uint64_t bytes)
 {
     const uint64_t count = gm_chunk_count(bytes);
@@ -158,6 +170,7 @@ uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t 
 
     struct gm_allocation *allocation = gm_allocation_at(table, index);
     struct gm_table_app *a = gm_app_at(table, app);
+    uint32_t *place = place_of(table, app, va);
     table->free_allocation = allocation->next;
     *allocation = (struct gm_allocation){.va = va,
                                          .bytes = bytes,
@@ -165,7 +178,9 @@ uint32_t gm_table_add_allocation(struct gm_table *table, uint32_t app, uint64_t 
                                          .chunks = (uint32_t)count,
                                          .missing = (uint32_t)count,
                                          .next = a->allocations.head,
-                                         .prev = GM_NONE};
+                                         .prev = GM_NONE,
+                                         .same = *place};
+    *place = index;
     if (a->allocations.head != GM_NONE)
         gm_allocation_at(table, a->allocations.head)->prev = index;
     a->allocations.head = index;
@@ -216,13 +231,23 @@ void gm_table_free_allocation(struct gm_table *table, uint32_t index, struct gm_
     table->is_plan_stale = true;
 }
 
+static uint32_t find(const struct gm_table *table, uint32_t app, uint64_t va, bool or_freed)
+{
+    uint32_t i = *place_of(table, app, va);
+    while (i != GM_NONE && (table->allocations[i].va != va || table->allocations[i].app != app ||
+                            (table->allocations[i].is_freed && !or_freed)))
+        i = table->allocations[i].same;
+    return i;
+}
+
 uint32_t gm_table_find_allocation(const struct gm_table *table, uint32_t app, uint64_t va)
 {
-    for (uint32_t i = table->apps[app].allocations.head; i != GM_NONE;
-         i = table->allocations[i].next)
-        if (table->allocations[i].va == va && !table->allocations[i].is_freed)
-            return i;
-    return GM_NONE;
+    return find(table, app, va, false);
+}
+
+bool gm_table_has_any(const struct gm_table *table, uint32_t app, uint64_t va)
+{
+    return find(table, app, va, true) != GM_NONE;
 }
 
 bool gm_table_can_fix(const struct gm_table *table, uint32_t index)
@@ -249,7 +274,11 @@ void gm_table_end_allocation(struct gm_table *table, uint32_t index)
 {
     struct gm_allocation *allocation = gm_allocation_at(table, index);
     struct gm_table_app *app = gm_app_at(table, allocation->app);
+    uint32_t *link = place_of(table, allocation->app, allocation->va);
     assert(allocation->chunks == 0);
+    while (*link != index)
+        link = &gm_allocation_at(table, *link)->same;
+    *link = allocation->same;
     if (allocation->prev != GM_NONE)
         gm_allocation_at(table, allocation->prev)->next = allocation->next;
     else

@@ -48,6 +48,8 @@ void gm_table_answer(struct gm_table *table, uint32_t allocation);
 void gm_table_refuse(struct gm_table *table, uint32_t allocation);
 /* The live allocation of `app` that starts at `va`, or GM_NONE. */
 uint32_t gm_table_find_allocation(const struct gm_table *table, uint32_t app, uint64_t va);
+/* Whether there is one, or one that was freed and of which something is left. */
+bool gm_table_has_any(const struct gm_table *table, uint32_t app, uint64_t va);
 /* Fix all chunks of an allocation, and their frames, as part of what has the number `share`, which
  * is not 0. All of them are settled. */
 void gm_table_fix(struct gm_table *table, uint32_t allocation, uint32_t share,

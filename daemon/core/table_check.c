@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "daemon/core/table_apps.h"
+
 static const char *check_frame(const struct gm_table *table, uint32_t index)
 {
     const struct gm_frame *frame = &table->frames[index];
@@ -197,6 +199,9 @@ static const char *check_app(const struct gm_table *table, uint32_t id, struct g
     for (uint32_t i = app->allocations.head; i != GM_NONE; i = table->allocations[i].next) {
         const struct gm_allocation *allocation = &table->allocations[i];
         const uint32_t missing = sums.missing;
+        if (allocation->is_freed ? !gm_table_has_any(table, id, allocation->va)
+                                 : gm_table_find_allocation(table, id, allocation->va) != i)
+            return "an allocation is not found by its address";
         if (allocation->is_freed)
             continue;
         for (uint32_t c = allocation->first; c != GM_NONE; c = table->chunks[c].sibling)

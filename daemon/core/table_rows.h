@@ -83,6 +83,7 @@ struct gm_allocation {
     uint32_t chunks;     /* alive */
     uint32_t missing;    /* chunks that are not settled on the GPU */
     uint32_t next, prev; /* in its app's list; next also links the free list */
+    uint32_t same;       /* the next whose app and address have the same place in by_va */
     bool is_pending;     /* ALLOC is not answered yet */
     bool is_ahead;       /* ... and nobody waits for the answer */
     bool is_refused;     /* ... which will be that there is no memory for it */
@@ -197,6 +198,7 @@ struct gm_table {
     const struct gm_frame *frames;
     const struct gm_allocation *allocations;
     const struct gm_pool *pools; /* max_apps of them */
+    const uint32_t *by_va;       /* max_chunks places: the first allocation of each, or GM_NONE */
     /* By app, a bit a frame: it holds an import of that; and it is asked to drop it. */
     const uint8_t *imports, *drops;
 };

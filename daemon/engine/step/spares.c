@@ -35,20 +35,12 @@ uint64_t gm_engine_spare_bytes(const struct gm_engine *engine, uint32_t id)
 }
 
 /* Freed or not: of one that is, the program hears when nothing of it is left. */
-static bool has_any(const struct gm_table *table, uint32_t id, uint64_t va)
-{
-    uint32_t at = table->apps[id].allocations.head;
-    while (at != GM_NONE && table->allocations[at].va != va)
-        at = table->allocations[at].next;
-    return at != GM_NONE;
-}
-
 bool gm_engine_is_of_another(const struct gm_engine *engine, uint32_t id, uint64_t va)
 {
     const struct gm_client *client = engine->apps[id].client;
     for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
         if (client->engines[i] && client->engines[i] != engine &&
-            (i > engine->config.index || has_any(client->engines[i]->table, id, va)))
+            (i > engine->config.index || gm_table_has_any(client->engines[i]->table, id, va)))
             return true;
     return false;
 }
