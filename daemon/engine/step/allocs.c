@@ -30,10 +30,11 @@ static void free_allocation(struct gm_engine *engine, uint32_t index, struct gm_
     gm_table_set_beyond(engine->table, app, gm_less(entry->beyond, held - entry->held));
     gm_engine_forget_newest(engine, index);
     gm_engine_fit(engine, app); /* it has less beyond the GPU now */
-    gm_engine_count_aside(engine);
-    gm_engine_fit_places(engine, app);
     if (engine->apps[app].session)
         gm_engine_tell_room(engine); /* before FREED, which the last chunk may send */
+    else
+        gm_engine_count_aside(engine);
+    gm_engine_fit_places(engine, app);
     for (chunk = allocation->first; chunk != GM_NONE; chunk = next) {
         next = engine->table->chunks[chunk].sibling;
         gm_engine_retire(engine, chunk);

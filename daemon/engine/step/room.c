@@ -282,6 +282,8 @@ void gm_engine_count_aside_of(struct gm_engine *engine, uint32_t id)
 
 void gm_engine_count_aside(struct gm_engine *engine)
 {
+    if (engine->table->beyond == 0 && engine->aside == 0)
+        return; /* nothing can come back, and none of it is counted */
     const struct gm_room_input all = for_all(engine, gm_host_limit(engine));
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         uint64_t bytes = 0;
