@@ -9,6 +9,8 @@
  */
 #include "daemon/engine/step/layout.h"
 
+#include <stdlib.h>
+
 #include "common/sums.h"
 #include "daemon/core/plan_moves.h"
 #include "daemon/engine/act/device.h"
@@ -74,6 +76,16 @@ static struct gm_layout_app stand_of_other(const struct gm_engine *engine, uint3
                                   .may_have = may_have(engine, id)};
 }
 
+/* By the next use; those that come at once by their numbers. */
+static int by_next_use(const void *a, const void *b, void *engine)
+{
+    const uint32_t left = ((const struct gm_layout_app *)a)->app;
+    const uint32_t right = ((const struct gm_layout_app *)b)->app;
+    if (gm_engine_is_later(engine, left, right))
+        return 1;
+    return gm_engine_is_later(engine, right, left) || left < right ? -1 : 1;
+}
+
 /* All apps whose memory can move, in the order of their next use. Returns how many. */
 static uint32_t list_apps(struct gm_engine *engine, bool is_up)
 {
@@ -87,14 +99,10 @@ static uint32_t list_apps(struct gm_engine *engine, bool is_up)
             .app = id, .stand = (uint8_t)stand_of_chosen(engine, id), .may_have = UINT64_MAX};
     }
     const uint32_t chosen = n;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        if (!gm_engine_can_lose(engine, id))
-            continue;
-        uint32_t at = n++;
-        for (; at > chosen && gm_engine_is_later(engine, apps[at - 1].app, id); at--)
-            apps[at] = apps[at - 1];
-        apps[at] = stand_of_other(engine, id, is_up);
-    }
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (gm_engine_can_lose(engine, id))
+            apps[n++] = stand_of_other(engine, id, is_up);
+    qsort_r(apps + chosen, n - chosen, sizeof *apps, by_next_use, engine);
     for (uint32_t i = chosen; i < n; i++) /* members of a group come at once */
         apps[i].turn =
             i == 0 ? 0
