@@ -12,7 +12,7 @@ start() {
     GPUMUX_NEED=$(shrunk "$2")
     export GPUMUX_NEED
     shift 2
-    app "$start_name" linked --bytes 24M --allocs 1 --iterations 4 --seed 1 "$@"
+    app "$start_name" linked --bytes 24M --allocs 1 --iterations 1 --seed 1 "$@"
     unset GPUMUX_NEED
 }
 
