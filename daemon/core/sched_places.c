@@ -172,6 +172,11 @@ void gm_sched_stand(struct gm_sched *s, uint32_t id)
         a->is_boosted = false;
         rank = gm_sched_rank_of(s, a);
     }
-    if (a->place != place || a->rank != rank)
+    if (place == GM_QUEUE && a->place == GM_TURN && rank == GM_RANK_LED) {
+        gm_sched_insert(s, id, GM_TURN, rank,
+                        NIL); /* it goes on before those who came back earlier */
+        a->has_turn = true;
+    } else if (a->place != place || a->rank != rank) {
         gm_sched_append(s, id, place, rank);
+    }
 }

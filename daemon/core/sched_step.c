@@ -60,7 +60,8 @@
  *   - It goes first if it has saved up an eighth of S, until it rests or that is used up. Those who
  *     go first at the same time take turns of that length. Who ran for more than a sixteenth of S
  *     since it came back goes behind those who did not (rank LED): a program that was loaded and
- *     then works without a pause has come back, too, and is no request.
+ *     then works without a pause has come back, too, and is no request. It goes on in its turn, and
+ *     has a whole one there: a longer request is not interrupted for one who came back before.
  *   - Where there are several users, a user's apps together go first for no longer than the user's
  *     part of the time, and T(1) once. So more apps, and new ones, gain nothing.
  *
