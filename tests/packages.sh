@@ -153,6 +153,8 @@ is_version 0.1.1
 wait $one
 wait $two
 worker 1 3
+systemctl restart gpumuxd # nobody is there: its keeper stays in its unit
+systemctl is-active gpumux-keeper
 worker 20 4 & three=$!
 sleep 2
 mkdir -p /run/gpumux/gpumux.sock.mps/0/pipe

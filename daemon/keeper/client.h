@@ -43,7 +43,8 @@ int gm_keeper_drop(struct gm_keeper *keeper, const struct gm_keeper_item *items,
  */
 int gm_keeper_take(struct gm_keeper *keeper, const struct gm_keeper_item *behind,
                    struct gm_keeper_item items[GM_KEEPER_FDS], int fds[GM_KEEPER_FDS]);
-/* Have it close all and end, and wait for that. The connection is closed. */
+/* Have it close all, and wait for that: it ends, or is the service manager's and ends later. The
+ * connection is closed. */
 void gm_keeper_end(struct gm_keeper *keeper);
 /* Close the connection: it holds on. */
 void gm_keeper_close(struct gm_keeper *keeper);

@@ -12,8 +12,11 @@
  * what is none, is closed, and what is held stays.
  *
  * It ends on BYE; and when there was no daemon for `patience` and no process lives that has a lease.
+ * One of the service manager lets go of all on BYE and stays so long: a daemon that is restarted
+ * finds it in its unit.
  *
  * One keeper is at a socket: the one that has locked PATH.lock. What is at PATH is its own then.
+ * Another one that is started there is not needed, and ends with 0.
  * Their folder is for this user alone: a keeper makes it where there is none, and does not start in
  * another one. All three go with it.
  */
@@ -62,6 +65,7 @@ static struct keeper {
     } guests[GUESTS];
     uint64_t alone_since; /* when the last daemon went */
     uint64_t patience;
+    bool is_service;       /* the service manager has started it */
     bool is_over, is_told; /* ... by a daemon */
 } keeper;
 
@@ -140,6 +144,14 @@ static void release(const struct gm_keeper_item *item)
         close_lease(fd);
     else if (fd >= 0)
         close(fd);
+}
+
+static void release_all(void)
+{
+    struct gm_keeper_item item;
+    const struct gm_keeper_item *behind = NULL;
+    for (; gm_held_next(&keeper.held, behind, &item) >= 0; behind = &item)
+        release(&item);
 }
 
 /* All or none. A lease that cannot be watched is none: it would never end. */
@@ -231,8 +243,9 @@ static bool obey(int fd, const struct gm_keeper_message *message, int *fds, uint
     case GM_KEEPER_TAKE:
         return take(fd, message);
     default: /* BYE */
-        keeper.is_told = true;
-        keeper.is_over = true;
+        if (keeper.is_service)
+            release_all();
+        keeper.is_over = keeper.is_told = !keeper.is_service;
         return false;
     }
 }
@@ -387,9 +400,10 @@ static int lock(const char *path, const char *folder)
     }
 }
 
-/* A socket at `path` that only this user can reach, in the place of one that was left there. */
-static int listen_at(const char *path, const char *lock_path, const char *folder, char *why,
-                     size_t size)
+/* A socket at `path` that only this user can reach, in the place of one that was left there. -1:
+ * there is none, says `why`, or *is_second: another keeper is there. */
+static int listen_at(const char *path, const char *lock_path, const char *folder, bool *is_second,
+                     char *why, size_t size)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof address.sun_path) {
@@ -402,10 +416,8 @@ static int listen_at(const char *path, const char *lock_path, const char *folder
         return -1;
     }
     if (lock(lock_path, folder) < 0) { /* it stays open */
-        if (errno == EWOULDBLOCK)
-            snprintf(why, size, "another gpumux-keeper is at %s", path);
-        else
-            snprintf(why, size, "%s cannot be locked: %s", lock_path, strerror(errno));
+        *is_second = errno == EWOULDBLOCK;
+        snprintf(why, size, "%s cannot be locked: %s", lock_path, strerror(errno));
         return -1;
     }
     memcpy(address.sun_path, path, strlen(path) + 1);
@@ -448,6 +460,7 @@ int main(int argc, char **argv)
     const char *path = NULL;
     char why[256] = "", lock_path[sizeof((struct sockaddr_un *)0)->sun_path + 8];
     char folder[sizeof lock_path] = ".";
+    bool is_second = false;
     keeper.patience = 60 * GM_S;
     gm_open_standard(1);
     syscall(SYS_close_range, 3, ~0u, 0); /* what it was started with may be of a daemon's driver */
@@ -480,14 +493,21 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < GUESTS; i++)
         keeper.guests[i].fd = -1;
     keeper.daemon = -1;
+    keeper.is_service = getenv("NOTIFY_SOCKET") != NULL; /* a daemon does not hand on its own */
     keeper.alone_since = gm_now();
     keeper.epoll = epoll_create1(EPOLL_CLOEXEC);
     snprintf(lock_path, sizeof lock_path, "%s.lock", path);
     const char *slash = strrchr(path, '/');
     if (slash)
         snprintf(folder, sizeof folder, "%.*s", slash > path ? (int)(slash - path) : 1, path);
-    keeper.listener =
-        harden(why, sizeof why) ? listen_at(path, lock_path, folder, why, sizeof why) : -1;
+    keeper.listener = harden(why, sizeof why)
+                          ? listen_at(path, lock_path, folder, &is_second, why, sizeof why)
+                          : -1;
+    if (is_second) {
+        gm_log(GM_LOG_INFO, "another gpumux-keeper is at %s: this one is not needed", path);
+        gm_notify("READY=1\nSTATUS=Another gpumux-keeper holds memory for gpumuxd");
+        return 0;
+    }
     if (keeper.listener < 0 || watch(keeper.listener, OF_LISTENER, 0) != 0) {
         gm_log(GM_LOG_ERROR, "cannot start: %s", *why ? why : strerror(errno));
         return 1;

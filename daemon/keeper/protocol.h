@@ -8,7 +8,7 @@
  *   DROP   close these. What is not held is no mistake.                                -> DROPPED
  *   TAKE   the held items behind this key (no item: from the first), with copies of their
  *          descriptors, as many as a message carries; none: there are no more.         -> GIVE
- *   BYE    close all, and end.                                                         -> none
+ *   BYE    close all, and end, or wait for another daemon: then it ends the connection. -> none
  *
  * An item's key is {kind, gpu, slot}. Kinds are numbers, which mean nothing to the keeper, but for
  * LEASE: its descriptor is a pidfd, and the item goes when that process has ended. PUT of what

@@ -20,6 +20,7 @@ struct gm_kept {
     struct gm_held taken; /* ... that nobody has claimed: this table's */
     bool is_left;         /* there never was a connection, or it was closed on purpose */
     bool is_behind;       /* the keeper was not told of something that was put or dropped */
+    bool is_new;          /* the daemon starts, and there was nothing of one before */
     struct mark marks[GM_KEPT_MARKS];
 };
 
@@ -129,9 +130,10 @@ int gm_kept_connect(struct gm_kept *kept, const char *path)
     struct batch batch = {.n = 0};
     gm_kept_lose(kept);
     int error = gm_keeper_open(&kept->keeper, path);
-    if (error == 0)
-        kept->is_left = false;
-    int fd = error == 0 ? gm_held_next(&kept->put, NULL, &item) : -1;
+    if (error)
+        return error;
+    kept->is_left = false;
+    int fd = gm_held_next(&kept->put, NULL, &item);
     for (; fd >= 0 && error == 0; fd = gm_held_next(&kept->put, &item, &item)) {
         batch.items[batch.n] = item;
         batch.fds[batch.n++] = fd;
@@ -140,8 +142,10 @@ int gm_kept_connect(struct gm_kept *kept, const char *path)
     }
     if (error == 0)
         error = put_batch(kept, &batch);
-    if (error)
+    if (error) {
         gm_kept_lose(kept);
+        look(kept); /* it may hold a part */
+    }
     return error;
 }
 
@@ -168,6 +172,7 @@ int gm_kept_take(struct gm_kept *kept)
         error = n;
     if (error)
         clear_taken(kept, false);
+    kept->is_new = error == 0 && kept->taken.n + kept->put.n == 0;
     return error;
 }
 
@@ -214,9 +219,14 @@ int gm_kept_put(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint
         return 0;
     if (!gm_held_is_key(&item))
         return -ERANGE;
-    int error = gm_held_reserve(&kept->put, &item) ? 0 : -ENOMEM;
-    if (error == 0 && kept->keeper.fd >= 0)
-        error = gm_keeper_put(&kept->keeper, &item, &fd, 1);
+    if (!gm_held_reserve(&kept->put, &item))
+        return -ENOMEM;
+    int error = kept->keeper.fd >= 0 ? gm_keeper_put(&kept->keeper, &item, &fd, 1) : 0;
+    if (error && error != -ENOTCONN && kept->is_new) { /* nobody loses anything: go on without it */
+        kept->is_left = true;
+        gm_keeper_end(&kept->keeper);
+        error = 0;
+    }
     look(kept);
     if (error && error != -ENOTCONN)
         return error;
@@ -289,6 +299,7 @@ void gm_kept_settle(struct gm_kept *kept)
     if (!kept)
         return;
     clear_taken(kept, true);
+    kept->is_new = false;
     if (kept->keeper.fd >= 0)
         set_behind(kept, false);
 }

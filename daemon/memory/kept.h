@@ -68,14 +68,15 @@ int gm_kept_watch(const struct gm_kept *kept);
 void gm_kept_disconnect(struct gm_kept *kept);
 /* The keeper has ended, or is lost from sight: close the connection. */
 void gm_kept_lose(struct gm_kept *kept);
-/* Have the keeper close all and end. */
+/* Have the keeper close all: nobody needs it. */
 void gm_kept_end(struct gm_kept *kept);
 
 /*
  * Have this outlive the daemon, in the place of what has this key. The descriptor stays the
  * caller's, and stays open until it is dropped. Put it before anybody relies on it. 0; -errno: it
  * is not held, so do not go on; what has the key keeps it. -EMFILE, -ENOMEM: the keeper can hold no
- * more; another: it is a lease that cannot be watched, or no key.
+ * more; another: it is a lease that cannot be watched, or no key. Before gm_kept_settle a keeper
+ * that had nothing and cannot hold this is told to end, and is no error: nobody loses anything.
  */
 int gm_kept_put(struct gm_kept *kept, enum gm_kept_kind kind, uint32_t gpu, uint32_t slot,
                 uint64_t id, int fd);

@@ -20,6 +20,8 @@
 
 #define START_NS (2 * GM_SLOW * GM_S) /* for a keeper to listen: it takes 2 ms (measured) */
 #define LOOK_NS (2 * GM_MS)
+#define ENDING_NS (10 * GM_S) /* for one that ends, at the daemon's start: it frees memory */
+#define ENDING_BESIDE_NS (100 * GM_MS) /* ... while the daemon serves: the loop stands still */
 #define AGAIN_MS 1000u   /* to look whether it is still there, where that cannot be watched */
 #define FAILED_MS 10000u /* ... and for another try, where none could be started */
 
@@ -114,35 +116,57 @@ static bool can_be_there(const char *path)
     return access(folder, W_OK | X_OK) == 0;
 }
 
-/* As gm_keeping_begin. */
-static int reach(struct gm_keeping *keeping, char *why, size_t size)
+/* It may be ending: one that was killed takes connections, and does not answer, until all that it
+ * held is closed. One that hangs, or speaks another version, looks the same. */
+static bool may_be_ending(int error)
 {
-    const struct timespec pause = gm_timespec(LOOK_NS);
-    const uint64_t until = gm_now() + START_NS;
-    const char *at = keeping->path;
+    return error == -ENOTCONN || error == -EAGAIN || error == -EPERM;
+}
+
+/* Connect, and take what it holds. *at: where it is. */
+static int look(struct gm_keeping *keeping, const char **at)
+{
+    *at = keeping->path;
     int error = gm_kept_connect(keeping->kept, keeping->path);
     if (is_nobody(error)) {
         const int at_former = gm_kept_connect(keeping->kept, keeping->former);
         if (!is_nobody(at_former) &&
             !is_foreign(at_former)) { /* it holds what there is, until it ends */
             error = at_former;
-            at = keeping->former;
+            *at = keeping->former;
         }
+    }
+    return error ? error : gm_kept_take(keeping->kept);
+}
+
+/* As gm_keeping_begin. Who may be ending has so long. */
+static int reach(struct gm_keeping *keeping, uint64_t ending_ns, char *why, size_t size)
+{
+    const struct timespec pause = gm_timespec(LOOK_NS);
+    uint64_t until = gm_now() + ending_ns;
+    bool is_started = false;
+    const char *at;
+    int error, none = 0;
+    while (is_nobody(error = look(keeping, &at)) || may_be_ending(error)) {
+        if (is_nobody(error) && !is_started) {
+            is_started = true;
+            until = gm_now() + START_NS;
+            none = start(keeping);
+        }
+        if (gm_now() >= until || (is_nobody(error) && keeping->child <= 0))
+            break;
+        nanosleep(&pause, NULL);
+        reap(keeping);
     }
     if (is_nobody(error)) {
-        const int none = start(keeping);
-        while (none == 0 && is_nobody(error) && gm_now() < until && keeping->child > 0) {
-            nanosleep(&pause, NULL);
-            error = gm_kept_connect(keeping->kept, keeping->path);
-            reap(keeping);
-        }
-        if (is_nobody(error)) {
-            snprintf(why, size, "gpumux-keeper cannot be started%s%s", none ? ": " : "",
-                     none ? strerror(-none) : "");
-            return 1;
-        }
+        snprintf(why, size, "gpumux-keeper cannot be started%s%s", none ? ": " : "",
+                 none ? strerror(-none) : "");
+        return 1;
     }
-    if (error)
+    if (error && gm_kept_is_connected(keeping->kept))
+        snprintf(why, size, "what gpumux-keeper at %s holds cannot be taken over: %s", at,
+                 strerror(-error));
+    else if (error)
         snprintf(why, size, "gpumux-keeper at %s cannot be spoken to: %s", at, strerror(-error));
     return error;
 }
@@ -177,7 +201,7 @@ int gm_keeping_begin(struct gm_keeping *keeping, struct gm_kept *kept, const cha
     }
     snprintf(keeping->former, sizeof keeping->former, "%.*s.keeper",
              (int)sizeof keeping->former - 8, socket);
-    const int error = reach(keeping, why, size);
+    const int error = reach(keeping, ENDING_NS, why, size);
     keeping->is_complaining = error != 0;
     return error;
 }
@@ -236,12 +260,9 @@ static void watch(struct gm_keeping *keeping)
 static void replace(struct gm_keeping *keeping)
 {
     char why[256];
-    int error = reach(keeping, why, sizeof why);
-    if (error == 0 && (error = gm_kept_take(keeping->kept)) == 0)
+    const int error = reach(keeping, ENDING_BESIDE_NS, why, sizeof why);
+    if (error == 0)
         gm_kept_settle(keeping->kept);
-    else if (error != 0 && gm_kept_is_connected(keeping->kept))
-        snprintf(why, sizeof why, "what gpumux-keeper holds cannot be looked at: %s",
-                 strerror(-error));
     if (error == 0)
         gm_log(GM_LOG_INFO, "another gpumux-keeper holds all that must outlive the daemon");
     else if (!keeping->is_complaining)

@@ -29,9 +29,10 @@ struct gm_keeping {
     uv_timer_t timer;
 };
 
-/* Be the daemon of the keeper of this daemon's `socket`; start it if there is none. 0; 1: there is
- * none, and none can be started; or -errno: there is
- * one, and it cannot be spoken to. Both with one line in `why`. */
+/* Be the daemon of the keeper of this daemon's `socket`, and take what it holds; start it if there
+ * is none, after the end of one that is ending. 0; 1: there is none, and none can be started; or
+ * -errno: there is one, and it cannot be spoken to, or not all be taken. Both with one line in
+ * `why`. */
 int gm_keeping_begin(struct gm_keeping *keeping, struct gm_kept *kept, const char *socket,
                      char *why, size_t size);
 /* After a start that failed: have a keeper end that this daemon has started. There is nothing of a

@@ -344,22 +344,19 @@ static bool can_outlive(const struct gm_machine *machine)
 static int begin_keeping(struct gm_keeping *keeping, struct gm_kept *kept, const char *socket,
                          int lifeline[2], char *why, size_t size)
 {
-    int error = gm_keeping_begin(keeping, kept, socket, why, size);
-    if (error > 0) {
-        gm_log(GM_LOG_WARN, "%s: if this daemon is lost, so is what it has swapped out", why);
-        return 0;
-    }
+    const int begun = gm_keeping_begin(keeping, kept, socket, why, size);
+    int error = begun > 0 ? 0 : begun;
+    if (begun == 0)
+        error = gm_before_wait(kept, BEFORE_NS, why, size);
     if (error)
         return error;
-    error = gm_kept_take(kept);
-    if (error == 0) {
-        error = gm_before_wait(kept, BEFORE_NS, why, size);
-        if (error)
-            return error;
-        error = keep_lifeline(kept, lifeline);
-    }
-    if (error)
+    if (begun == 0 && (error = keep_lifeline(kept, lifeline)) != 0)
         snprintf(why, size, "what gpumux-keeper holds cannot be taken over: %s", strerror(-error));
+    if (begun == 0 && error == 0)
+        snprintf(why, size, "gpumux-keeper at %s does not hold what this daemon has",
+                 keeping->path);
+    if (error == 0 && !gm_kept_is_connected(kept))
+        gm_log(GM_LOG_WARN, "%s: if this daemon is lost, so is what it has swapped out", why);
     return error;
 }
 

@@ -69,4 +69,20 @@ await keeper
 has_another() { grep -q 'another gpumux-keeper holds all' "$dir/daemon.out"; }
 within "$patience" has_another || fail "no keeper comes in the place of one that was lost: $(cat "$dir/daemon.out")"
 [ -n "$(keepers)" ] && [ "$(stat -c %a "$GPUMUX_SOCKET-keeper")" = 700 ] || fail "its folder: $(ls -l "$dir")"
+
+# A daemon that meets one that is just ending waits for its end, and starts another one.
+kill -KILL "$(pid_of daemon)"
+await daemon
+ending=$(keepers)
+kill -STOP $ending # it takes connections, and does not answer
+(sleep 0.5 && kill -KILL $ending) &
+start_daemon
+[ -n "$(keepers)" ] && [ "$(keepers)" != "$ending" ] || fail "there is no other keeper"
+stop_daemon
+
+# One that cannot hold what the daemon has costs a warning: there is nothing to lose yet.
+spawn small sh -c 'ulimit -n 318 && exec "$0" --socket "$1"' "$BUILD/daemon/gpumux-keeper" "$GPUMUX_SOCKET-keeper/gpumux.sock"
+within "$patience" test -S "$GPUMUX_SOCKET-keeper/gpumux.sock" || fail "no small keeper"
+start_daemon
+grep -q 'warning: gpumux-keeper .* does not hold what this daemon has: ' "$dir/daemon.out" || fail "nothing is said of it: $(cat "$dir/daemon.out")"
 stop_daemon

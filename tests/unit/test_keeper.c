@@ -560,10 +560,10 @@ static void test_second(void **state)
     kill(first, SIGSTOP); /* who hangs has the place, too */
     assert_int_equal(waitpid(first, NULL, WUNTRACED), first);
     assert_int_equal(start("2m", 1024), 0);
-    assert_int_equal(status_of(keeper), 1 << 8);
+    assert_int_equal(status_of(keeper), 0);
     assert_int_equal(unlink(path), 0); /* even if nobody finds it */
     assert_int_equal(start("2m", 1024), 0);
-    assert_int_equal(status_of(keeper), 1 << 8);
+    assert_int_equal(status_of(keeper), 0);
     kill(first, SIGKILL);
     status_of(first);
     assert_int_equal(start("2m", 200), 0);
@@ -572,6 +572,38 @@ static void test_second(void **state)
     is = daemon_comes();
     assert_int_equal(is.room, 1);
     gm_keeper_close(&is);
+}
+
+/* That of a service manager hears that it is ready, also if it is not needed; and a daemon that
+ * ends leaves it empty, for the next one. */
+static void test_service(void **state)
+{
+    (void)state;
+    char heard[128] = "";
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const int manager = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/manager", folder);
+    assert_int_equal(bind(manager, (struct sockaddr *)&address, sizeof address), 0);
+    gm_keeper_close(&(struct gm_keeper){.fd = daemon_comes().fd});
+    const pid_t first = keeper;
+    setenv("NOTIFY_SOCKET", address.sun_path, 1);
+    assert_int_equal(start("2m", 1024), 0);
+    assert_int_equal(status_of(keeper), 0);
+    assert_true(recv(manager, heard, sizeof heard - 1, MSG_DONTWAIT) > 0);
+    assert_non_null(strstr(heard, "READY=1\n"));
+    kill(first, SIGKILL);
+    status_of(first);
+    assert_int_equal(start("2m", 1024), 0);
+    unsetenv("NOTIFY_SOCKET");
+    struct gm_keeper is = daemon_comes();
+    assert_int_equal(put(&is, 1, 0, 5), 0);
+    gm_keeper_end(&is);
+    is = daemon_comes();
+    assert_int_equal(take_all(&is), 0);
+    assert_int_equal(waitpid(keeper, NULL, WNOHANG), 0);
+    gm_keeper_close(&is);
+    close(manager);
+    unlink(address.sun_path);
 }
 
 /* It starts in no folder that others may enter or that is not its user's, and touches nothing
@@ -648,6 +680,7 @@ int main(void)
         KEEPER(test_too_many), KEEPER(test_users),           KEEPER(test_leases),
         KEEPER(test_liar),     KEEPER(test_lease_replaced),  KEEPER(test_second),
         KEEPER(test_folder),   cmocka_unit_test(test_place), KEEPER(test_inherits_nothing),
+        KEEPER(test_service),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

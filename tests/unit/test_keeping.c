@@ -32,6 +32,7 @@ static struct {
     uint32_t n_path;
     int at_former; /* ... and of SOCKET.keeper */
     uint32_t n_former;
+    int at_take; /* what comes of the first try to take what it holds */
 } keepers;
 
 int gm_kept_connect(struct gm_kept *kept, const char *path)
@@ -58,7 +59,9 @@ bool gm_kept_is_connected(const struct gm_kept *kept)
 int gm_kept_take(struct gm_kept *kept)
 {
     (void)kept;
-    return 0;
+    const int error = keepers.at_take;
+    keepers.at_take = 0;
+    return error;
 }
 
 void gm_kept_settle(struct gm_kept *kept)
@@ -417,7 +420,7 @@ static void test_started(void **state)
     keepers.at_former = -ENOENT;
     assert_int_equal(begin_below("a.sock"), 0);
     assert_int_equal(keepers.n_path, 4);
-    assert_int_equal(keepers.n_former, 1);
+    assert_int_equal(keepers.n_former, 3);
     assert_int_equal(started.n, 1);
     assert_int_equal(keeping.child, CHILD);
     assert_string_equal(started.arguments, keeping.path);
@@ -455,6 +458,33 @@ static void test_not_started(void **state)
     assert_true(slept < GM_S);
 }
 
+/* One that is killed takes a connection and does not answer, or ends before it has given all: when
+ * it is gone another one is started. One that hangs stays the keeper, and is not waited for long.
+ */
+static void test_ending(void **state)
+{
+    (void)state;
+    none_at_path(0);
+    keepers.at_path[0] = keepers.at_path[1] = -ENOTCONN;
+    keepers.at_path[2] = -ECONNREFUSED;
+    keepers.at_former = -ENOENT;
+    assert_int_equal(begin_below("a.sock"), 0);
+    assert_int_equal(keepers.n_path, 4);
+    assert_int_equal(started.n, 1);
+    keepers.n_path = 0;
+    none_at_path(0);
+    keepers.at_take = -ENOTCONN;
+    assert_int_equal(begin_below("a.sock"), 0);
+    assert_int_equal(keepers.n_path, 2);
+    keepers.n_path = 0;
+    none_at_path(-ENOTCONN);
+    slept = 0;
+    assert_int_equal(begin_below("a.sock"), -ENOTCONN);
+    assert_non_null(strstr(why, "a.sock-keeper/a.sock cannot be spoken to"));
+    assert_true(slept >= 2 * GM_S && slept < 60 * GM_S);
+    assert_int_equal(started.n, 1);
+}
+
 /* It listens, and cannot hold so much. */
 static void test_too_small(void **state)
 {
@@ -476,6 +506,7 @@ int main(void)
         TEST(too_long),  TEST(no_pidfds),     TEST(too_long_for_itself),
         TEST(is_there),  TEST(former),        TEST(foreign),
         TEST(started),   TEST(not_started),   TEST(too_small),
+        TEST(ending),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -258,6 +258,7 @@ static void test_full(void **state)
     assert_int_equal(keeper_start(320), 0); /* room for three */
     struct gm_kept *kept = daemon_comes();
     assert_int_equal(gm_kept_room(kept), 3);
+    gm_kept_settle(kept);
     const int fd = memory_of(1);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(gm_kept_put(kept, GM_KEPT_FRAME, 1, i, i, fd), 0);
@@ -286,6 +287,35 @@ static void test_full(void **state)
     int error = keeper_connect(kept);
     assert_int_equal(error, -EMFILE);
     assert_false(gm_kept_is_connected(kept));
+    daemon_dies(kept);
+}
+
+/* At a start after which nobody has anything to lose, one that cannot hold all is done without. One
+ * that holds something is not. */
+static void test_too_small(void **state)
+{
+    (void)state;
+    keeper_stop();
+    assert_int_equal(keeper_start(318), 0); /* room for one */
+    struct gm_kept *kept = daemon_comes();
+    put(kept, GM_KEPT_FRAME, 0, 1);
+    daemon_dies(kept);
+    kept = daemon_comes();
+    const int fd = memory_of(2);
+    assert_int_equal(gm_kept_put(kept, GM_KEPT_FRAME, 1, 1, 2, fd), -EMFILE);
+    assert_true(is_there(kept, GM_KEPT_FRAME, 0, 1));
+    gm_kept_drop(kept, GM_KEPT_FRAME, 1, 0);
+    daemon_dies(kept);
+    kept = daemon_comes();
+    put(kept, GM_KEPT_FRAME, 0, 1);
+    put(kept, GM_KEPT_FRAME, 1, 2);
+    assert_false(gm_kept_is_connected(kept));
+    assert_int_equal(waitpid(keeper, NULL, 0), keeper);
+    assert_int_equal(keeper_start(2048), 0); /* another one has all */
+    assert_int_equal(keeper_connect(kept), 0);
+    daemon_dies(kept);
+    kept = daemon_comes();
+    assert_int_equal(count(kept, GM_KEPT_FRAME), 2);
     daemon_dies(kept);
 }
 
@@ -377,6 +407,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         KEPT(test_next_daemon), KEPT(test_marks),     KEPT(test_hand_over), KEPT(test_full),
-        KEPT(test_without),     KEPT(test_few_files), KEPT(test_no_memory)};
+        KEPT(test_without),     KEPT(test_few_files), KEPT(test_no_memory), KEPT(test_too_small)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

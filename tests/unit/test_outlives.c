@@ -256,6 +256,7 @@ static void makes_too_many(void)
 {
     CUresult result = CUDA_SUCCESS;
     uint32_t n = 0;
+    gm_kept_settle(one.kept);
     while (n < 64 && (result = gm_frames_create(&one.frames, n, GM_CHUNK_MIN)) == CUDA_SUCCESS)
         n++;
     require(n == 23 && result == CUDA_ERROR_OPERATING_SYSTEM);
@@ -465,6 +466,7 @@ static void test_pinned(void **state)
  */
 static void pins_too_many(void)
 {
+    gm_kept_settle(one.kept);
     want(8 * GM_SLAB_BYTES);
     require(gm_hostpool_size(&one.pool) == 5 * GM_SLAB_BYTES);
     require(one.pool.refusal == CUDA_ERROR_OPERATING_SYSTEM);
