@@ -87,14 +87,17 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
                          bool has_place, char *text, size_t size)
 {
     struct gm_places *places = &all->control->places;
-    const uint32_t most = all->max_apps;
-    const uint32_t users = most - most / GM_SESSION_OTHERS, free = most - most / GM_SESSION_ROOM;
+    const bool is_by_files = all->apps_by_files < all->max_apps;
+    const uint32_t most = is_by_files ? all->apps_by_files : all->max_apps;
+    const uint32_t users = most - most / GM_SESSION_OTHERS;
+    const uint32_t roots = most < GM_SESSION_OTHERS ? 0 : (most - 1) / GM_SESSION_ROOM + 1;
     const uint32_t reserved = gm_places_reserved(places, gm_now());
     const int joins = gm_machine_places(all->machine); /* apps for which the engine has room */
-    const uint32_t gone = joins < 0 ? 0 : most - (uint32_t)joins - all->apps;
+    const uint32_t gone = joins < 0 ? 0 : all->max_apps - (uint32_t)joins - all->apps;
     const uint32_t taken = all->apps + gone + reserved;
     const bool is_control = session->state == GM_SESSION_CONTROL; /* mux-ctl run asks */
     const char *const full = "raise LimitNOFILE or ulimit -n of gpumuxd";
+    const char *const more = is_by_files ? full : "raise --max-apps";
 
     if (session->pid == 0) { /* it could not be watched, and would never end here */
         snprintf(text, size,
@@ -124,13 +127,10 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
     else if (gm_machine_places_of(all->machine, session->uid) +
                  gm_places_reserved_for(places, session->uid, gm_now()) >=
              users)
-        snprintf(text, size,
-                 "%u apps of user %u are served already, the most for one user: raise "
-                 "--max-apps",
-                 users, session->uid);
-    else if (taken >= free)
-        gm_text_add(text, size, ", and the last %u places are root's: raise --max-apps",
-                    most - free);
+        snprintf(text, size, "%u apps of user %u are served already, the most for one user: %s",
+                 users, session->uid, more);
+    else if (taken + roots >= most)
+        gm_text_add(text, size, ", and the last %u places are root's: %s", roots, more);
     else
         text[0] = '\0';
     return text[0] == '\0';

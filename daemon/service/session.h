@@ -27,7 +27,7 @@
 #include "daemon/service/session_state.h"
 
 #define GM_SESSION_FILES 4u      /* of an app: socket, stat area, pidfd, a frame */
-#define GM_SESSION_ROOM 16u      /* only root has the last sixteenth */
+#define GM_SESSION_ROOM 16u      /* only root has the last sixteenth, one of four at least */
 #define GM_SESSION_BURST 64      /* messages read from one session at a time */
 #define GM_SESSION_BEAT_MS 1000u /* apps hear that the daemon is there (gm_machine_beat) */
 #define GM_SESSION_TRIM_MS 4000u /* TRIM and CONFIG are answered by then: mux-ctl waits for 5 s */

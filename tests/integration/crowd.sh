@@ -87,6 +87,33 @@ expect_pass many1 many2 many3 many4 many5 many6 many7 own1 own2
 expect_empty
 stop_daemon
 
+# As do places that follow from open files: root has one beside a user who takes all that he gets.
+spawn daemon sh -c 'ulimit -n 256 && exec "$0" --socket "$1" --gpu-budget 160M --pinned 256M' "$BUILD/daemon/gpumuxd" "$GPUMUX_SOCKET"
+within "$patience" daemon_is_up_or_dead && ! has_ended daemon || fail "no daemon with 256 files"
+chmod 666 "$GPUMUX_SOCKET" "$dir/sim"/*
+spawn hoard $stranger perl -MSocket -e '
+    my ($path, $there, $end, $version) = @ARGV;
+    my @open;
+    for (1 .. 60) {
+        socket(my $s, AF_UNIX, SOCK_SEQPACKET, 0) or die "socket: $!\n";
+        connect($s, sockaddr_un($path)) or die "connect: $!\n";
+        send($s, pack("LSSLLLLa128x16SSx4", 176, $version, 1, 0, 0, 1, 0, "hoard", $version, $version), 0) or die "send: $!\n"; # HELLO
+        recv($s, my $got, 20000, 0);
+        push @open, $s;
+    }
+    open(my $f, ">", $there) or die "$there: $!\n";
+    select(undef, undef, undef, 0.05) until -e $end;' "$GPUMUX_SOCKET" "$dir/hoard.there" "$dir/hoard.end" \
+    "$("$ctl" version | sed 's/.*protocol \([0-9]*\).*/\1/')"
+within "$patience" is_there hoard && [ -e "$dir/hoard.there" ] || fail "hoard: $(cat "$dir/hoard.out")"
+grep -q 'refused: [0-9]* apps of user 65534 are served already, the most for one user: raise LimitNOFILE' "$dir/daemon.out" ||
+    fail "one user has all places that there are files for: $(grep -m 3 refused "$dir/daemon.out")"
+app last linked --bytes 8M --allocs 1 --iterations 3
+expect_pass last
+grep -q "app [0-9]*: pid $(pid_of last), " "$dir/daemon.out" || fail "root has no place beside one user's"
+touch "$dir/hoard.end"
+await hoard
+stop_daemon
+
 # Programs that connect and leave, and whose processes stay, keep their places for a while: that is no way around it.
 start_daemon --max-apps 8
 chmod 666 "$GPUMUX_SOCKET" "$dir/sim"/*
