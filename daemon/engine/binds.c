@@ -128,7 +128,7 @@ static void note(struct gm_binds *binds, const struct gm_binding *bound)
     struct gm_binding *its = find(binds, bound->pid);
     uint32_t of_user = 0;
     for (uint32_t i = 0; i < binds->n; i++)
-        of_user += binds->bound[i].uid == bound->uid;
+        of_user += binds->bound[i].owner == bound->owner;
     const uint64_t at = its ? its->at : bound->at; /* of its first question */
     if (!its && binds->n < binds->max && of_user < binds->max - binds->max / 4)
         its = &binds->bound[binds->n++];
@@ -226,8 +226,8 @@ static bool is_represented(const struct gm_binds *binds, uint32_t index, const u
     const struct gm_binding *bound = &binds->bound[index];
     for (uint32_t i = 0; i < index; i++) {
         const struct gm_binding *other = &binds->bound[i];
-        if (other->is_coming && other->uid == bound->uid && other->gpu == bound->gpu &&
-            ((asks && bound->uid != *asks) || other->family == bound->family))
+        if (other->is_coming && other->owner == bound->owner && other->gpu == bound->gpu &&
+            ((asks && bound->owner != *asks) || other->family == bound->family))
             return true;
     }
     return false;
@@ -366,6 +366,7 @@ void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *reque
     struct gm_binding bound = {.pid = request->pid,
                                .family = request->family,
                                .uid = request->uid,
+                               .owner = request->owner,
                                .n = request->n,
                                .at = gm_now(),
                                .program = request->program,
@@ -374,7 +375,7 @@ void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *reque
     for (uint32_t i = 0; i < request->n; i++)
         answer->order[i] = i;
     sweep(binds);
-    describe(binds, request->pid, &request->uid, gpus);
+    describe(binds, request->pid, &request->owner, gpus);
     if (request->as_is == GM_WHY_NONE)
         choose(binds, gpus, request, answer);
     else if (request->n > 0) /* most programs take their first */
@@ -404,7 +405,7 @@ uint32_t gm_binds_next(struct gm_binds *binds, const struct gm_waiting *waiting,
     describe(binds, 0, NULL, gpus);
     charge(binds, waiting, n);
     for (uint32_t i = 0; i < n; i++)
-        waiters[i] = (struct gm_bind_waiter){.uid = waiting[i].request.uid,
+        waiters[i] = (struct gm_bind_waiter){.uid = waiting[i].request.owner,
                                              .need = waiting[i].request.program.need,
                                              .allowed = allowed_to(binds, &waiting[i].request),
                                              .since = waiting[i].since};

@@ -29,6 +29,7 @@ struct gm_binding {
     pid_t pid;
     uint64_t family; /* processes of one program have the same */
     uid_t uid;
+    uid_t owner;  /* whom it counts for: gm_client.owner */
     uint32_t gpu; /* an index of the machine's; GM_BIND_NONE: none that is shared */
     uint64_t at;
     enum gm_why why;
@@ -68,6 +69,7 @@ struct gm_place_request {
     pid_t pid;
     uint64_t family;
     uid_t uid;
+    uid_t owner;
     enum gm_why as_is; /* NONE: its GPUs may be put into another order */
     uint32_t n;        /* devices that it sees, by their numbers on the machine, in its order */
     uint32_t device[GM_DEVICES_VISIBLE];

@@ -200,14 +200,14 @@ int gm_machine_places(const struct gm_machine *machine)
     return machine->is_stopping ? -ESHUTDOWN : n;
 }
 
-uint32_t gm_machine_places_of(const struct gm_machine *machine, uid_t uid)
+uint32_t gm_machine_places_of(const struct gm_machine *machine, uid_t owner)
 {
     uint32_t n = 0;
     for (uint32_t id = 0; id < machine->max_apps; id++) {
-        bool is_its = machine->clients[id] && machine->clients[id]->uid == uid;
+        bool is_its = machine->clients[id] && machine->clients[id]->owner == owner;
         for (uint32_t i = 0; i < machine->n; i++) {
-            const struct gm_app *app = &machine->engines[i]->apps[id];
-            is_its = is_its || (app->state != GM_APP_UNUSED && app->uid == uid);
+            const struct gm_client *client = machine->engines[i]->apps[id].client;
+            is_its = is_its || (client && client->owner == owner);
         }
         n += is_its;
     }
@@ -253,6 +253,12 @@ int gm_machine_welcome(struct gm_machine *machine, struct gm_client *client)
     return gm_client_welcome(client, &machine->outlet, &machine->rejoin, gpus, machine->n);
 }
 
+static void find_owner(const struct gm_machine *machine, struct gm_client *client)
+{
+    if (machine->outlet.owner)
+        gm_client_count_for(client, machine->outlet.owner(client->uid));
+}
+
 /* A client, which is an app of no GPU yet. */
 static int welcome(struct gm_machine *machine, const struct gm_newcomer *who,
                    struct gm_group *group, struct gm_client **out)
@@ -268,6 +274,7 @@ static int welcome(struct gm_machine *machine, const struct gm_newcomer *who,
     int error = gm_client_open(&client, id, who, group, machine->kept);
     if (error)
         return error;
+    find_owner(machine, client);
     gm_engine_judge_oversize(machine->engines[0], client);
     error = gm_client_await(client, machine->loop, gm_engine_on_exit, NULL);
     if (error == 0)
@@ -310,6 +317,7 @@ int gm_machine_put(struct gm_machine *machine, struct gm_client *client,
     int error = 0;
     gm_client_watch(client, on_client_ended, machine);
     machine->clients[client->id] = client;
+    find_owner(machine, client);
     gm_engine_skip_refusals(client);
     gm_engine_judge_oversize(machine->engines[0], client);
     for (uint32_t i = 0; i < machine->n && error == 0; i++)
@@ -546,6 +554,9 @@ void gm_machine_imported(struct gm_machine *machine, uint32_t id, pid_t exporter
 
 void gm_machine_tune(struct gm_machine *machine, const struct gm_engine_tuning *tuning)
 {
+    for (uint32_t id = 0; id < machine->max_apps; id++)
+        if (machine->clients[id])
+            find_owner(machine, machine->clients[id]);
     for (uint32_t i = 0; i < machine->n; i++)
         gm_engine_tune(machine->engines[i], tuning);
     keep_clients(machine);

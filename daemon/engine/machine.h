@@ -51,7 +51,7 @@ int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop,
 int gm_machine_places(const struct gm_machine *machine);
 /* How many places this user's programs have. One that has left keeps its place until its process
  * ends, or 5 s. */
-uint32_t gm_machine_places_of(const struct gm_machine *machine, uid_t uid);
+uint32_t gm_machine_places_of(const struct gm_machine *machine, uid_t owner);
 /* Each second: tell every program that the daemon is there (gm_ctl.beat). */
 void gm_machine_beat(struct gm_machine *machine);
 

@@ -444,6 +444,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
                 .is_sure = gm_rules_are_sure,
                 .total_rule = gm_rules_find_total,
                 .user = gm_users_name,
+                .owner = gm_users_owner,
                 .stop_of = gm_process_stop,
                 .started = gm_process_started,
                 .event = gm_journal_event,

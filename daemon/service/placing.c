@@ -110,6 +110,7 @@ bool gm_placing_read(struct gm_control *control, const struct gm_view *view,
     memset(request, 0, sizeof *request);
     request->pid = who->pid;
     request->uid = who->uid;
+    request->owner = who->owner;
     gm_rules_start(&control->options->rules, who->uid, who->body->name,
                    gm_wishes_class(who->body->class), &start);
     expect(control, who, &start, request);

@@ -27,7 +27,7 @@ struct gm_view {
 
 struct gm_placing {
     pid_t pid;
-    uid_t uid;
+    uid_t uid, owner; /* ... of gm_users_owner */
     const struct gm_msg_place *body;
     const struct gm_token_entry *tokens;
     uint32_t n;

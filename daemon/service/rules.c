@@ -253,7 +253,8 @@ static bool has_totals(const struct gm_rule *rule)
 /* Whether the rule is for the user's programs. */
 static enum gm_member is_of(const struct gm_rule *rule, uid_t uid)
 {
-    if ((rule->has_user && rule->uid != uid) || (rule->has_group && rule->is_group_unknown))
+    if ((rule->has_user && gm_users_is(uid, rule->uid) != GM_MEMBER_IS) ||
+        (rule->has_group && rule->is_group_unknown))
         return GM_MEMBER_NOT;
     return rule->has_group ? gm_users_is_member(uid, rule->gid) : GM_MEMBER_IS;
 }
@@ -261,7 +262,8 @@ static enum gm_member is_of(const struct gm_rule *rule, uid_t uid)
 bool gm_rules_are_sure(const struct gm_rules *rules, uid_t uid)
 {
     for (uint32_t i = 0; i < rules->n; i++)
-        if (is_of(&rules->rule[i], uid) == GM_MEMBER_PERHAPS)
+        if (is_of(&rules->rule[i], uid) == GM_MEMBER_PERHAPS ||
+            (rules->rule[i].has_user && gm_users_is(uid, rules->rule[i].uid) == GM_MEMBER_PERHAPS))
             return false;
     return true;
 }

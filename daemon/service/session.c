@@ -32,6 +32,7 @@
 #include "daemon/service/session_output.h"
 #include "daemon/service/session_rejoin.h"
 #include "daemon/service/session_starts.h"
+#include "daemon/service/users.h"
 
 static void on_ready(uv_poll_t *poll, int status, int events);
 static void on_timer(uv_timer_t *timer);
@@ -97,6 +98,7 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
     const uint32_t taken = all->apps + gone + reserved;
     const bool is_control = session->state == GM_SESSION_CONTROL; /* mux-ctl run asks */
     const char *const full = "raise LimitNOFILE or ulimit -n of gpumuxd";
+    const uid_t owner = session->user->uid;
     const char *const more = is_by_files ? full : "raise --max-apps";
 
     if (session->pid == 0) { /* it could not be watched, and would never end here */
@@ -124,11 +126,11 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
         gm_text_add(text, size, ": raise --max-apps");
     else if (session->is_admin)
         text[0] = '\0';
-    else if (gm_machine_places_of(all->machine, session->uid) +
-                 gm_places_reserved_for(places, session->uid, gm_now()) >=
+    else if (gm_machine_places_of(all->machine, owner) +
+                 gm_places_reserved_for(places, owner, gm_now()) >=
              users)
         snprintf(text, size, "%u apps of user %u are served already, the most for one user: %s",
-                 users, session->uid, more);
+                 users, owner, more);
     else if (taken + roots >= most)
         gm_text_add(text, size, ", and the last %u places are root's: %s", roots, more);
     else
@@ -150,10 +152,10 @@ static void reserve(struct gm_session *session, const struct gm_msg_reserve *bod
     uint64_t now = gm_now();
 
     /* It takes over a place that is reserved for an ancestor. */
-    bool has_one = gm_places_take(places, session->pid, session->uid, now);
+    bool has_one = gm_places_take(places, session->pid, session->user->uid, now);
     answer.is_refused =
         !has_room_for(session->all, session, has_one, answer.text, sizeof answer.text);
-    if (!answer.is_refused && !gm_places_reserve(places, session->pid, session->uid, now)) {
+    if (!answer.is_refused && !gm_places_reserve(places, session->pid, session->user->uid, now)) {
         answer.is_refused = 1;
         snprintf(answer.text, sizeof answer.text,
                  "%u places are reserved for programs that have not connected yet, or %u of this "
@@ -219,7 +221,8 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
         gm_session_end(session, GM_REFUSE_PROTOCOL, text);
         return;
     }
-    bool has_one = gm_places_take(&all->control->places, session->pid, session->uid, gm_now());
+    bool has_one =
+        gm_places_take(&all->control->places, session->pid, session->user->uid, gm_now());
     if (!has_room_for(all, session, has_one, text, sizeof text)) {
         turn_away(session, text);
         return;
@@ -668,7 +671,7 @@ void gm_session_start(struct gm_sessions *all, int fd)
     }
     const uint64_t now = gm_now();
     const bool is_admin = gm_peer_is_admin(&peer);
-    struct gm_bound *user = gm_bounds_join(&all->bounds, peer.uid, is_admin, now);
+    struct gm_bound *user = gm_bounds_join(&all->bounds, gm_users_owner(peer.uid), is_admin, now);
     if (!user) {
         snprintf(text, sizeof text, "the daemon serves %u users already", GM_BOUND_USERS);
         goto full;

@@ -111,7 +111,7 @@ static bool has_room_to_wait(const struct gm_sessions *all, const struct gm_sess
     const struct gm_waiters *waiters = &all->control->waiters;
     uint32_t of_user = 0;
     for (uint32_t i = 0; i < waiters->n; i++)
-        of_user += waiters->waiting[i].request.uid == session->uid;
+        of_user += waiters->waiting[i].request.owner == session->user->uid;
     return waiters->n < GM_BIND_WAITERS && of_user < GM_BIND_WAITERS_USER &&
            !gm_files_is_reserved(session->fd);
 }
@@ -123,6 +123,7 @@ void gm_starts_place(struct gm_session *session, const struct gm_wire_message *m
     const struct gm_msg_place *body = message->body;
     const struct gm_placing who = {.pid = session->pid,
                                    .uid = session->uid,
+                                   .owner = session->user->uid,
                                    .body = body,
                                    .tokens = message->entries,
                                    .n = message->count};

@@ -2,6 +2,7 @@
 #include "daemon/service/users.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <pthread.h>
 #include <pwd.h>
@@ -10,9 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/locks.h"
+#include "common/log.h"
+#include "common/size.h"
 #include "common/threads.h"
 #include "common/text.h"
 
@@ -36,10 +40,15 @@ static bool is_running; /* the thread */
 static struct user users[GM_USERS_MAX];
 static gm_users_lookup *look_up;
 static uint64_t looks;
+static uint64_t patient_at; /* nobody waits for an answer until then */
 static void (*on_answer)(void *arg);
 static void *on_answer_arg;
 
 #define GROUPS_MOST 65536 /* the kernel's NGROUPS_MAX */
+
+static const char *subordinates = "/etc/subuid"; /* subuid(5) */
+#define SUBORDINATE_MOST UINT32_MAX              /* (uid_t)-1 is none */
+#define SUBORDINATE_BYTES (1u << 20)             /* what lies beyond is not read */
 
 /* False: nobody can tell which they are. */
 static bool ask_groups(const struct passwd *entry, struct gm_users_groups *groups)
@@ -55,27 +64,113 @@ static bool ask_groups(const struct passwd *entry, struct gm_users_groups *group
     return groups->gid && groups->n <= room;
 }
 
-static int ask_system(uid_t uid, char name[GM_USERS_NAME], struct gm_users_groups *groups)
+/* The entry of `name`, or if that is NULL of `uid`. 0 and *found, NULL: there is none; or an errno.
+ * The caller frees *buffer. */
+static int ask_entry(const char *name, uid_t uid, struct passwd *entry, struct passwd **found,
+                     char **buffer)
 {
-    struct passwd entry, *found = NULL;
-    char *buffer = NULL;
     size_t room = 1024;
     int error;
-
+    *found = NULL;
+    *buffer = NULL;
     do {
-        free(buffer);
+        free(*buffer);
         room *= 4;
-        buffer = malloc(room);
-        error = buffer ? getpwuid_r(uid, &entry, buffer, room, &found) : ENOMEM;
+        *buffer = malloc(room);
+        error = !*buffer ? ENOMEM
+                : name   ? getpwnam_r(name, entry, *buffer, room, found)
+                         : getpwuid_r(uid, entry, *buffer, room, found);
     } while (error == ERANGE && room < (1u << 20));
-    const bool is_answer = error == 0 || error == ENOENT || error == ESRCH || error == EBADF ||
-                           error == EPERM; /* getpwuid_r(3): nobody has it */
-    bool is_found = error == 0 && found && found->pw_name[0];
+    return error;
+}
+
+/* A line OWNER:FIRST:COUNT. Whether it is one, and `uid` is among them. */
+static bool takes_in(char *line, uid_t uid, bool *is_wrong)
+{
+    uint64_t first = 0, count = 0;
+    char *at = strchr(line, ':'), *last = at ? strchr(at + 1, ':') : NULL;
+    line[strcspn(line, "\n")] = '\0';
+    if (line[0] == '\0' || line[0] == '#')
+        return false;
+    if (last)
+        *at = *last = '\0';
+    *is_wrong = at == line || !last || gm_parse_number(at + 1, &first) != 0 ||
+                gm_parse_number(last + 1, &count) != 0 || first == 0 || count > SUBORDINATE_MOST ||
+                first > SUBORDINATE_MOST - count;
+    return !*is_wrong && uid >= first && uid - first < count;
+}
+
+/* Whether the error of a question is an answer: nobody has it (getpwuid_r(3)). */
+static bool is_answer(int error)
+{
+    return error == 0 || error == ENOENT || error == ESRCH || error == EBADF || error == EPERM;
+}
+
+/* The owner of a range, a number or a name. False: there is none, or the system could not say:
+ * *is_answered. */
+static bool take_owner(const char *name, struct gm_users_groups *groups, bool *is_answered)
+{
+    struct passwd entry, *found;
+    char *buffer;
+    uint64_t number;
+    const bool is_number = gm_parse_number(name, &number) == 0 && number < UINT32_MAX;
+    const int error =
+        ask_entry(is_number ? NULL : name, is_number ? (uid_t)number : 0, &entry, &found, &buffer);
+    *is_answered = is_answer(error);
+    groups->is_subordinate = *is_answered && (found || is_number);
+    if (groups->is_subordinate)
+        groups->owner = found ? found->pw_uid : (uid_t)number;
+    if (groups->is_subordinate && found && !ask_groups(found, groups))
+        *is_answered = groups->is_subordinate = false;
+    free(buffer);
+    return groups->is_subordinate;
+}
+
+/* Who has `uid` by the first line that takes it in and is somebody's. False: the system could not
+ * say. */
+static bool ask_owner(uid_t uid, struct gm_users_groups *groups)
+{
+    static bool has_warned;
+    char line[256];
+    uint64_t bytes = 0;
+    bool is_answered = true, is_wrong = false, is_rest = false;
+    const int fd = open(subordinates, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
+    if (!file && fd >= 0)
+        close(fd);
+    while (file && !groups->is_subordinate && is_answered && bytes < SUBORDINATE_BYTES &&
+           fgets(line, sizeof line, file)) {
+        const bool is_whole = strchr(line, '\n') != NULL || feof(file);
+        bool is_bad = is_rest || !is_whole;
+        bytes += strlen(line) + 1;
+        if (!is_bad && takes_in(line, uid, &is_bad))
+            is_bad = !take_owner(line, groups, &is_answered);
+        is_wrong = is_wrong || is_bad;
+        is_rest = !is_whole;
+    }
+    if (is_wrong && is_answered && !has_warned) {
+        has_warned = true;
+        gm_log(GM_LOG_WARN, "%s: lines that are not USER:FIRST:COUNT, or of nobody, are ignored",
+               subordinates);
+    }
+    if (file)
+        fclose(file);
+    return is_answered;
+}
+
+static int ask_system(uid_t uid, char name[GM_USERS_NAME], struct gm_users_groups *groups)
+{
+    struct passwd entry, *found;
+    char *buffer;
+    const int error = ask_entry(NULL, uid, &entry, &found, &buffer);
+    const bool is_found = error == 0 && found && found->pw_name[0];
     if (is_found)
         snprintf(name, GM_USERS_NAME, "%s", found->pw_name);
     const bool is_known = !is_found || ask_groups(found, groups);
     free(buffer);
-    return !is_known ? -1 : is_found ? 0 : is_answer ? GM_USERS_NOBODY : -1;
+    if (is_found)
+        return is_known ? 0 : -1;
+    return is_answer(error) && ask_owner(uid, groups) ? GM_USERS_NOBODY : -1;
 }
 
 static bool is_known(const struct user *user)
@@ -113,7 +208,7 @@ static void await_question(uint64_t due)
 
 static bool has_same_groups(const struct gm_users_groups *a, const struct gm_users_groups *b)
 {
-    return a->n == b->n &&
+    return a->n == b->n && a->is_subordinate == b->is_subordinate && a->owner == b->owner &&
            (a->n == 0 || memcmp(a->gid, b->gid, (size_t)a->n * sizeof *a->gid) == 0);
 }
 
@@ -204,11 +299,14 @@ static struct user *find(uid_t uid)
         start();
         pthread_cond_signal(&asked);
     }
-    if (!user->was_awaited) {
+    if (!user->was_awaited && gm_now() >= patient_at) {
         user->was_awaited = true;
         const struct timespec until = gm_timespec(gm_now() + GM_USERS_WAIT_MS * GM_MS);
         while (is_pending(user, uid) && gm_lock_wait_until(&answered, &lock, &until) == 0)
             continue;
+        if (is_pending(user,
+                       uid)) /* containers have thousands of ids: a slow system stops nobody */
+            patient_at = gm_now() + GM_USERS_AGAIN_NS;
     }
     return user;
 }
@@ -224,6 +322,30 @@ enum gm_member gm_users_is_member(uid_t uid, gid_t gid)
             member = GM_MEMBER_IS;
     gm_unlock(&lock);
     return member;
+}
+
+uid_t gm_users_owner(uid_t uid)
+{
+    if (uid == 0)
+        return uid;
+    gm_lock(&lock);
+    const struct user *user = find(uid);
+    const bool is_other = user->uid == uid && is_known(user) && user->groups.is_subordinate;
+    const uid_t owner = is_other ? user->groups.owner : uid;
+    gm_unlock(&lock);
+    return owner;
+}
+
+enum gm_member gm_users_is(uid_t uid, uid_t who)
+{
+    if (uid == who)
+        return GM_MEMBER_IS;
+    gm_lock(&lock);
+    const struct user *user = find(uid);
+    const bool is_sure = user->uid == uid && is_known(user);
+    const bool is_its = is_sure && user->groups.is_subordinate && user->groups.owner == who;
+    gm_unlock(&lock);
+    return is_its ? GM_MEMBER_IS : is_sure ? GM_MEMBER_NOT : GM_MEMBER_PERHAPS;
 }
 
 const char *gm_users_name(uid_t uid, char name[GM_USERS_NAME])
@@ -244,6 +366,7 @@ static void forget(void)
     for (size_t i = 0; i < GM_USERS_MAX; i++)
         free(users[i].groups.gid);
     memset(users, 0, sizeof users);
+    patient_at = 0;
 }
 
 void gm_users_ask_again(void)
@@ -268,6 +391,14 @@ void gm_users_ask_by(gm_users_lookup *lookup)
 {
     gm_lock(&lock);
     look_up = lookup;
+    forget();
+    gm_unlock(&lock);
+}
+
+void gm_users_subordinates_in(const char *path)
+{
+    gm_lock(&lock);
+    subordinates = path ? path : "/etc/subuid";
     forget();
     gm_unlock(&lock);
 }

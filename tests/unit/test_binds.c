@@ -132,6 +132,7 @@ static struct gm_place_request request_of(int i, uint64_t need)
     return (struct gm_place_request){.pid = pid[i],
                                      .family = (uint64_t)pid[i],
                                      .uid = 7,
+                                     .owner = 7,
                                      .n = DEVICES,
                                      .device = {0, 1, 2},
                                      .program = {.need = need, .time = GM_BIND_WHOLE}};
@@ -280,10 +281,10 @@ static void families(void **state)
     request.device[2] = 0;
     assert_int_equal(place(&request, GM_WHY_BIND_FAMILY), 201);
     request.pid = pid[3];
-    request.uid = 8;
+    request.uid = request.owner = 8;
     assert_int_equal(place(&request, GM_WHY_BIND_ROOM), 21);
     request.pid = pid[4];
-    request.uid = 7;
+    request.uid = request.owner = 7;
     request.n = 2; /* 2, 1 */
     assert_int_equal(place(&request, GM_WHY_BIND_ONLY), 21);
 }
@@ -300,7 +301,7 @@ static void liars(void **state)
         be(&lie, pid[i]);
         place(&lie, GM_WHY_BIND_OFF);
     }
-    other.uid = 8;
+    other.uid = other.owner = 8;
     assert_int_equal(place(&other, GM_WHY_BIND_ROOM), 21);
     other.program.need = 16 * G;
     be(&other, pid[4]);
@@ -410,7 +411,7 @@ static void places(void **state)
         place(&request, GM_WHY_BIND_ROOM);
         assert_int_equal(binds.n, i < of_one ? i + 1 : of_one);
     }
-    request.uid = 8;
+    request.uid = request.owner = 8;
     be(&request, pid[1]);
     place(&request, GM_WHY_BIND_ROOM);
     assert_int_equal(binds.n, of_one + 1);

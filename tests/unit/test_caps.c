@@ -154,7 +154,8 @@ static void lost(uint32_t id, uint32_t uid, uint32_t on_gpu, uint32_t mapped)
     assert_int_equal(table->apps[id].on_host, mapped * GM_CHUNK_MIN);
     gm_table_set_lost(table, id, true);
     struct gm_client *client = &clients[id];
-    *client = (struct gm_client){.id = id, .uid = uid, .lost_at = 1, .engines = {engine}};
+    *client =
+        (struct gm_client){.id = id, .uid = uid, .owner = uid, .lost_at = 1, .engines = {engine}};
     engine->apps[id] = (struct gm_app){.state = GM_APP_LOST, .uid = uid, .client = client};
 }
 

@@ -212,10 +212,10 @@ static void one_user_has_so_many(void **state)
     (void)state;
     const uid_t root = 0; /* of a container, but for LAST's */
     for (uint32_t id = 0; id < APPS; id++) {
-        engine->apps[id].uid = root;
+        clients[id].owner = root;
         clients[id].is_admin = id == LAST;
     }
-    engine->apps[NEW].uid = root + 1;
+    clients[NEW].owner = root + 1;
     ask(OWNER, 80);
     engine->config.is_waiting_when_full = true;
     for (unsigned i = 0; i < GM_WAITING_OF_USER; i++)

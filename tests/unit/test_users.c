@@ -197,6 +197,79 @@ static void test_down(void **state)
     assert_true(lookups < 10); /* and not all the time */
 }
 
+static void expect_owner(uid_t uid, uid_t owner)
+{
+    char name[GM_USERS_NAME], number[16];
+    snprintf(number, sizeof number, "%u", uid);
+    const uint64_t end = gm_now() + 60 * GM_S;
+    while (gm_users_is(uid, 1) == GM_MEMBER_PERHAPS && gm_now() < end)
+        usleep(1000);
+    assert_int_equal(gm_users_owner(uid), owner);
+    assert_int_equal(gm_users_is(uid, owner), GM_MEMBER_IS);
+    assert_int_equal(gm_users_is(uid, 77777), GM_MEMBER_NOT);
+    if (uid != 0)
+        assert_string_equal(gm_users_name(uid, name), number); /* it has no name of its own */
+}
+
+/* Subordinate ids count for their owner, by the first good line; what is no line is none, and
+ * nobody who exists is another's. */
+static void test_subordinates(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/gm-subuid.XXXXXX";
+    const int fd = mkstemp(path);
+    FILE *file = fdopen(fd, "w");
+    assert_non_null(file);
+    fputs("# a comment\n\n"
+          "1000000:0:5000000000\n"           /* all, and root */
+          "1000000:0:65536\n"                /* root */
+          "1000000:4294967290:65536\n"       /* beyond the end */
+          "1000000:18446744073709551615:2\n" /* as a sum: 1 */
+          "1000000:3000000:0\n:3000000:10\n" /* none; nobody's */
+          "1000000:3000000\n1000000\n"       /* half lines */
+          "1000000:+3000000:10\n1000000:3000000:10:9\n1000000: 3000000:10\n"
+          "no-such-user-here:3000000:10\n",
+          file);
+    for (int i = 0; i < 1000; i++)
+        fputs("long", file);
+    fputs(":3000000:10\n"
+          "1000001:3000000:65536\n"
+          "1000002:3000000:65536\n" /* overlaps: the first has it */
+          "root:3100000:65536\n"
+          "1000003:1:4000000",
+          file); /* all users of this machine; no end of line */
+    fclose(file);
+    gm_users_ask_by(NULL);
+    gm_users_subordinates_in(path);
+    expect_owner(3000000, 1000001);
+    expect_owner(3065535, 1000001);
+    expect_owner(3065536, 1000003);
+    expect_owner(3100000, 0);
+    assert_int_equal(gm_users_is_member(3100000, 0), GM_MEMBER_IS); /* as its owner */
+    assert_int_equal(gm_users_is_member(3000000, 0), GM_MEMBER_NOT);
+    expect_owner(4000000, 1000003);
+    expect_owner(4000001, 4000001);
+    expect_owner(4294967290u, 4294967290u);
+    expect_owner(0, 0);
+    expect_in_the_end(1, "daemon");
+    assert_int_equal(gm_users_owner(1), 1);
+
+    file = fopen(path, "w"); /* it is another's by now: when all are asked again */
+    assert_non_null(file);
+    fputs("1000009:3000000:65536\n", file);
+    fclose(file);
+    gm_users_ask_again();
+    for (int i = 0; i < 60000 && gm_users_owner(3000000) != 1000009; i++)
+        usleep(1000);
+    assert_int_equal(gm_users_owner(3000000), 1000009);
+    unlink(path);
+    gm_users_subordinates_in(path); /* there is none */
+    expect_owner(3000000, 3000000);
+    gm_users_subordinates_in("/"); /* no file */
+    expect_owner(3000000, 3000000);
+    gm_users_subordinates_in(NULL);
+}
+
 static void test_system(void **state)
 {
     (void)state;
@@ -213,9 +286,13 @@ static void test_system(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_names, set_up), cmocka_unit_test_setup(test_stuck, set_up),
-        cmocka_unit_test_setup(test_many, set_up),  cmocka_unit_test_setup(test_members, set_up),
-        cmocka_unit_test_setup(test_down, set_up),  cmocka_unit_test_setup(test_system, set_up),
+        cmocka_unit_test_setup(test_names, set_up),
+        cmocka_unit_test_setup(test_stuck, set_up),
+        cmocka_unit_test_setup(test_many, set_up),
+        cmocka_unit_test_setup(test_members, set_up),
+        cmocka_unit_test_setup(test_down, set_up),
+        cmocka_unit_test_setup(test_system, set_up),
+        cmocka_unit_test_setup(test_subordinates, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

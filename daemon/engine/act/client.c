@@ -145,7 +145,7 @@ int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer
     client->session = who->session;
     client->pid = who->pid;
     client->started = who->started;
-    client->uid = who->uid;
+    client->uid = client->owner = who->uid;
     client->is_admin = who->is_admin;
     client->wishes = who->wishes;
     client->version = who->version;
@@ -174,12 +174,17 @@ fail:
     return error;
 }
 
+void gm_client_count_for(struct gm_client *client, uid_t owner)
+{
+    client->owner = owner;
+}
+
 int gm_client_open_ended(struct gm_client **out, uint32_t id, uid_t uid)
 {
     struct gm_client *client = make(id, NULL);
     if (!client)
         return -ENOMEM;
-    client->uid = uid;
+    client->uid = client->owner = uid;
     *out = client;
     if (gm_group_add(NULL, client) == 0)
         return 0;
@@ -198,7 +203,7 @@ int gm_client_reopen(struct gm_client **out, uint32_t id, const struct gm_client
     }
     client->pid = (pid_t)record->pid;
     client->started = record->started;
-    client->uid = record->uid;
+    client->uid = client->owner = record->uid;
     client->is_admin = (record->flags & GM_CLIENT_IS_ADMIN) != 0;
     client->wishes = (struct gm_wishes){.class = record->class,
                                         .oversize = record->oversize,

@@ -60,6 +60,8 @@ bool gm_client_return(struct gm_client *client, struct gm_session *session,
                       const struct gm_msg_rejoin *body);
 /* ... after all it has not. */
 void gm_client_lose(struct gm_client *client, uint64_t now);
+/* Its use is counted for this user, and not for its own uid. */
+void gm_client_count_for(struct gm_client *client, uid_t owner);
 /* One whose process has ended long ago, and which has no memory that is shared. 0 or -ENOMEM. */
 int gm_client_open_ended(struct gm_client **client, uint32_t id, uid_t uid);
 /*

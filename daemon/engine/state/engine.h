@@ -64,6 +64,8 @@ struct gm_engine_outlet {
     bool (*total_rule)(const struct gm_rules *rules, uid_t uid, char *text, size_t size);
     /* The name of a user, or its number. Returns `name`. */
     const char *(*user)(uid_t uid, char name[64]);
+    /* Whom the use of a uid is counted for: of a container's, the user who has it. NULL: itself. */
+    uid_t (*owner)(uid_t uid);
     /* Whether a process stands still, and why: STOPPED, TRACED, FROZEN or NONE. NULL: none does. */
     enum gm_why (*stop_of)(pid_t pid);
     /* When a process was started, as the system counts; 0: it is gone, or cannot be looked at. */

@@ -94,6 +94,7 @@ struct gm_client {
     pid_t pid;
     uint64_t started; /* ... its process: struct gm_newcomer */
     uid_t uid;
+    uid_t owner;       /* ... and whom it counts for: gm_engine_outlet.owner */
     bool is_admin;     /* its user is one here: struct gm_newcomer */
     uint16_t version;  /* ... likewise */
     uint64_t nonce[2]; /* random: only this program knows it */
@@ -358,6 +359,7 @@ struct gm_unit {
 
 /* room.c: of the apps of a user, as the last round found it. */
 struct gm_user {
+    uid_t owner; /* whom the uid counts for, as others may */
     uint64_t driver;
     uint64_t left[2]; /* by ended programs, for ever or as others have copies: GPU, host */
 };

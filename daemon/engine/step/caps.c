@@ -271,9 +271,11 @@ static struct left count_left(const struct gm_engine *engine)
 static uint64_t unwanted_by_user(const struct gm_engine *engine, uint32_t id)
 {
     const uint64_t total = engine->apps[id].cap.user_gpu;
-    uint64_t bytes = engine->users[engine->table->apps[id].pool].left[0];
+    const uid_t owner = engine->apps[id].client->owner;
+    uint64_t bytes = 0;
     for (uint32_t other = 0; total != 0 && other < engine->config.max_apps; other++) {
-        if (!engine->apps[other].session || engine->apps[other].uid != engine->apps[id].uid)
+        bytes += engine->users[other].owner == owner ? engine->users[other].left[0] : 0;
+        if (!engine->apps[other].session || engine->apps[other].client->owner != owner)
             continue;
         const struct gm_table_app *entry = &engine->table->apps[other];
         const uint64_t driver = engine->apps[other].driver;

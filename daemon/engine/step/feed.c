@@ -25,7 +25,7 @@
 
 uint32_t gm_engine_user_of(const struct gm_engine *engine, uint32_t id)
 {
-    return engine->config.is_fair_by_program ? 0 : (uint32_t)engine->apps[id].uid;
+    return engine->config.is_fair_by_program ? 0 : (uint32_t)engine->apps[id].client->owner;
 }
 
 int gm_engine_open_sched(struct gm_engine *engine)

@@ -217,13 +217,26 @@ static uint64_t limit(uint64_t bytes)
     return bytes == 0 ? UINT64_MAX : bytes;
 }
 
+/* What the programs of a uid have. */
+static void add_user(const struct gm_engine *engine, uint32_t pool, struct gm_room_input *input)
+{
+    const struct gm_pool *user = &engine->table->pools[pool];
+    input->user.promised += user->committed - user->beyond - user->fixed;
+    input->user.beyond += user->beyond;
+    input->user.fixed += user->fixed;
+    input->user.driver += engine->users[pool].driver;
+    input->user.device += user->device;
+    input->left_gpu += engine->users[pool].left[0];
+    input->left_host += engine->users[pool].left[1];
+}
+
 /* The app itself, which `all` counts among the others. */
 static struct gm_room_input for_app(const struct gm_engine *engine, uint32_t id,
                                     const struct gm_room_input *all)
 {
     const struct gm_app *app = &engine->apps[id];
     const uint32_t pool = engine->table->apps[id].pool;
-    const struct gm_pool *user = &engine->table->pools[pool];
+    const bool has_total = app->cap.user_gpu != 0 || app->cap.user_pinned != 0;
     struct gm_room_input input = *all;
     input.own = gm_engine_sums(engine, id);
     input.host_taken -= input.own.beyond;
@@ -236,13 +249,10 @@ static struct gm_room_input for_app(const struct gm_engine *engine, uint32_t id,
     input.told_taken = engine->table->apps[id].committed;
     input.user_gpu = limit(app->cap.user_gpu);
     input.user_pinned = limit(app->cap.user_pinned);
-    input.user = (struct gm_room_sums){.promised = user->committed - user->beyond - user->fixed,
-                                       .beyond = user->beyond,
-                                       .fixed = user->fixed,
-                                       .driver = engine->users[pool].driver,
-                                       .device = user->device};
-    input.left_gpu = engine->users[pool].left[0];
-    input.left_host = engine->users[pool].left[1];
+    add_user(engine, pool, &input);
+    for (uint32_t i = 0; has_total && i < engine->config.max_apps; i++)
+        if (i != pool && engine->users[i].owner == app->client->owner)
+            add_user(engine, i, &input);
     return input;
 }
 
@@ -304,7 +314,9 @@ void gm_engine_count_users(struct gm_engine *engine)
         struct gm_app *app = &engine->apps[id];
         const bool is_there = app->session || app->state == GM_APP_LOST;
         app->driver = is_there && app->stat ? driver_bytes(engine, app->stat) : 0;
-        engine->users[engine->table->apps[id].pool].driver += app->driver;
+        struct gm_user *user = &engine->users[engine->table->apps[id].pool];
+        user->driver += app->driver;
+        user->owner = app->client ? app->client->owner : user->owner;
         if (app->state == GM_APP_GONE && gm_engine_is_left(app))
             engine->leaving[n_leaving++] = id;
     }

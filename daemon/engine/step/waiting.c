@@ -37,12 +37,13 @@ bool gm_engine_is_waiting_at(const struct gm_engine *engine, uint32_t id, uint64
 /* Whether as many of its user's wait as may: they cost everybody time in each round. */
 static bool is_full_for(const struct gm_engine *engine, uint32_t id)
 {
-    const uid_t uid = engine->apps[id].uid;
+    const uid_t owner = engine->apps[id].client->owner;
     uint32_t n = 0;
     if (engine->apps[id].client->is_admin)
         return false;
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
-        n += engine->apps[other].uid == uid ? engine->apps[other].allocs.waiting : 0;
+        if (engine->apps[other].client && engine->apps[other].client->owner == owner)
+            n += engine->apps[other].allocs.waiting;
     return n >= GM_WAITING_OF_USER;
 }
 
