@@ -228,12 +228,18 @@ bool gm_pools_give_back(int gpu, uint64_t gone)
     return gm_pools_gone() != gone;
 }
 
+/* The driver, too, gives back until it holds no more than the threshold, a whole region for the
+ * last byte. */
 static uint64_t gm_pool_excess(const struct gm_pool *pool, const void *unused)
 {
     (void)unused;
-    return !gm_pool_is_in_excess(pool) ? 0
-           : pool->handle == NULL      ? UINT64_MAX
-                                       : pool->arena.reserved - pool->threshold;
+    if (!gm_pool_is_in_excess(pool))
+        return 0;
+    if (pool->handle == NULL)
+        return UINT64_MAX;
+    const uint64_t excess = pool->arena.reserved - pool->threshold;
+    const uint64_t least = gm_arena_least(&pool->arena);
+    return excess > least ? excess : least;
 }
 
 /* Not called from a handler, so it must itself prevent that the thread is cancelled while it waits

@@ -43,11 +43,13 @@ static bool gm_want_fit(struct gm_want *want)
     return block != NULL;
 }
 
-/* The size of a new region: at least `least` bytes. */
-static uint64_t gm_pool_region(const struct gm_pool *pool, uint64_t least)
+/* The size of a new region: at least `least` bytes. Where the budget is small, as many blocks of
+ * `block` bytes as fit into a part of it, and nothing beyond them. */
+static uint64_t gm_pool_region(const struct gm_pool *pool, uint64_t block, uint64_t least)
 {
-    uint64_t share = gm_link_budget((uint32_t)pool->gpu) / 16 / GM_CHUNK_MIN * GM_CHUNK_MIN;
-    uint64_t bytes = share < GM_POOL_REGION ? share : GM_POOL_REGION;
+    const uint64_t share = gm_link_budget((uint32_t)pool->gpu) / 16 / GM_CHUNK_MIN * GM_CHUNK_MIN;
+    const uint64_t bytes =
+        share < GM_POOL_REGION ? gm_chunk_round(share / block * block) : GM_POOL_REGION;
     return bytes > least ? bytes : least;
 }
 
@@ -59,7 +61,7 @@ static CUresult gm_want_region(struct gm_want *want)
     if (!gm_link_has_daemon())
         return CUDA_ERROR_NOT_SUPPORTED;
     const uint64_t least = gm_chunk_round(want->bytes);
-    uint64_t bytes = gm_pool_region(pool, least);
+    uint64_t bytes = gm_pool_region(pool, want->bytes, least);
     gm_lock(&gm_heap_lock);
     uint64_t room = pool->most == 0                     ? UINT64_MAX
                     : pool->most > pool->arena.reserved ? pool->most - pool->arena.reserved

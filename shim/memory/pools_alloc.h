@@ -3,9 +3,11 @@
  *
  *   1 a block that is clean, or was freed in the same stream
  *   2 the same after asking which frees in other streams are over (REUSE_ALLOW_OPPORTUNISTIC;
- * without it only before memory is out) 3 a new region: GM_POOL_REGION bytes, fewer if the budget
- * is small, more for a large block 4 the same after free regions of all pools on that GPU went back
- * to the daemon 5 blocks freed in other streams, after making the allocating stream wait for them
+ *     without it only before memory is out)
+ *   3 a new region: GM_POOL_REGION bytes, which is what the driver takes (CUDA 13.0, H200), or more
+ *     for a large block; where the budget is small, room for some such blocks and no more
+ *   4 the same after free regions of all pools on that GPU went back to the daemon
+ *   5 blocks freed in other streams, after making the allocating stream wait for them
  *     (REUSE_ALLOW_INTERNAL_DEPENDENCIES; like the driver, only when memory is out)
  *   6 2 to 4 again for up to GM_POOL_PATIENCE_MS, while frees are under way
  *   7 CUDA_ERROR_OUT_OF_MEMORY

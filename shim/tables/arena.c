@@ -259,13 +259,27 @@ int gm_arena_add(struct gm_heap *heap, struct gm_arena *arena, uint64_t va, uint
     return 0;
 }
 
+static bool gm_region_is_clean(const struct gm_region *region)
+{
+    return region->first->state == GM_BLOCK_CLEAN && region->first->next == NULL;
+}
+
+uint64_t gm_arena_least(const struct gm_arena *arena)
+{
+    uint64_t least = 0;
+    for (const struct gm_region *region = arena->regions; region != NULL; region = region->next)
+        if (gm_region_is_clean(region) && (least == 0 || region->bytes < least))
+            least = region->bytes;
+    return least;
+}
+
 bool gm_arena_remove(struct gm_heap *heap, struct gm_arena *arena, uint64_t most, uint64_t *va,
                      uint64_t *bytes)
 {
     struct gm_region *best = NULL;
     for (struct gm_region *region = arena->regions; region != NULL; region = region->next)
-        if (region->bytes <= most && region->first->state == GM_BLOCK_CLEAN &&
-            region->first->next == NULL && (best == NULL || region->bytes > best->bytes))
+        if (region->bytes <= most && gm_region_is_clean(region) &&
+            (best == NULL || region->bytes > best->bytes))
             best = region;
     if (best == NULL)
         return false;

@@ -98,6 +98,9 @@ uint64_t gm_block_round(uint64_t bytes);
 /* Add a region, all clean. 0 or -ENOMEM. */
 int gm_arena_add(struct gm_heap *heap, struct gm_arena *arena, uint64_t va, uint64_t bytes);
 
+/* Bytes of the smallest region that is all clean; 0: there is none. */
+uint64_t gm_arena_least(const struct gm_arena *arena);
+
 /* Take the largest region out that is all clean and has at most `most` bytes. False: none. */
 bool gm_arena_remove(struct gm_heap *heap, struct gm_arena *arena, uint64_t most, uint64_t *va,
                      uint64_t *bytes);

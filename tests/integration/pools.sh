@@ -10,6 +10,9 @@ expect_pass alone
 # with a threshold above it the pool holds what was freed
 kept=$(sed -n 's/^kept=\([0-9]*\) .*/\1/p' "$dir/alone.out" | head -n 1)
 [ "${kept:-0}" -ge $((8 << 20)) ] || fail "the pool kept ${kept:-nothing}"
+# two pieces of 6 MiB: as much is reserved as by the driver
+two=$(sed -n 's/^two=//p' "$dir/bare.out" | sort -u)
+[ "$two" = "$(sed -n 's/^two=//p' "$dir/alone.out" | sort -u)" ] || fail "two pieces reserve $two natively: $(cat "$dir/alone.out")"
 app proc proc --mode pools --iterations 2
 expect_pass proc
 # beside another that takes the GPU from it

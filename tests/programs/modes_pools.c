@@ -226,6 +226,22 @@ static void check_giving_back(struct gm_rules *rules)
            trimmed, during, after);
     if (trimmed != 0 || during < 8 * MIB || after != 0)
         gm_fail(worker, "the pool does not give back");
+    threshold = 7 * MIB;
+    GM_CU(worker, cuMemPoolSetAttribute, rules->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+          &threshold);
+    at = take(rules, 6 * MIB, rules->a);
+    small = take(rules, 6 * MIB, rules->a);
+    printf("two=%" PRIu64 "\n", number(rules, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+    GM_CU(worker, cuMemFreeAsync, at, rules->a);
+    GM_CU(worker, cuMemFreeAsync, small, rules->a);
+    GM_CU(worker, cuStreamSynchronize, rules->a);
+    after = number(rules, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    if (after > threshold)
+        gm_fail(worker, "the pool keeps %" PRIu64 " bytes, more than its threshold", after);
+    threshold = 0;
+    GM_CU(worker, cuMemPoolSetAttribute, rules->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+          &threshold);
+    GM_CU(worker, cuStreamSynchronize, rules->a);
 }
 
 /* A pool that goes before its memory, and one that is current. */

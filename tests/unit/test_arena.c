@@ -203,10 +203,13 @@ static void add_region(uint32_t a)
 static void remove_region(uint32_t a)
 {
     uint64_t va, bytes, most = dice(2) ? UINT64_MAX : dice(REGION_GRAINS) * GRAIN;
-    if (!gm_arena_remove(&heap, &arenas[a], most, &va, &bytes))
+    const uint64_t least = gm_arena_least(&arenas[a]);
+    const bool is_one = gm_arena_remove(&heap, &arenas[a], most, &va, &bytes);
+    assert_int_equal(is_one, least != 0 && least <= most);
+    if (!is_one)
         return;
     struct region *region = region_of(a, va);
-    assert_true(bytes <= most);
+    assert_true(bytes <= most && bytes >= least);
     assert_int_equal(region->va, va);
     assert_int_equal(region->n * GRAIN, bytes);
     for (uint32_t g = 0; g < region->n; g++) {
