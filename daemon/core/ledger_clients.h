@@ -25,7 +25,7 @@
 #include "daemon/core/ledger.h"
 
 #define GM_CLIENTS_MAGIC 0x73746e65696c6378ull /* "xclients" */
-#define GM_CLIENTS_VERSION 3u
+#define GM_CLIENTS_VERSION 4u
 #define GM_CLIENTS_GPUS 16u
 
 /* `made` is written last: without it nothing counts. */
@@ -61,9 +61,10 @@ struct gm_client_record {
         uint32_t level;
         uint32_t kin; /* the first: 1 + the lowest id of its kin (groups.h), 0: none; others: 0 */
         uint64_t charged_ns;
+        uint64_t run_ns, wait_ns; /* since it began, whichever daemon was there */
     } turns[GM_CLIENTS_GPUS];
 };
-_Static_assert(sizeof(struct gm_client_record) == 560, "it has no holes");
+_Static_assert(sizeof(struct gm_client_record) == 816, "it has no holes");
 
 struct gm_clients {
     uint8_t *memory; /* NULL: there is none, and nothing is written */

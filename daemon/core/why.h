@@ -37,7 +37,7 @@ struct gm_reason {
 
 /* "turn", "priority", ...: one word, for machines. */
 const char *gm_why_name(enum gm_why why);
-/* "another app's slice is not over", ...: one short phrase without numbers. */
+/* "another program's slice is not over", ...: one short phrase without numbers. */
 const char *gm_why_text(enum gm_why why);
 
 #endif

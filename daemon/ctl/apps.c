@@ -424,7 +424,7 @@ void mux_show_apps(const cJSON *status, const struct mux_options *options)
     if (!mux_sort_apps(status, options, &apps))
         return;
     if (apps.n == 0)
-        puts("no apps");
+        puts("no programs");
     else
         print_apps(&apps, options->is_long);
     print_users(&apps);

@@ -343,7 +343,7 @@ static void put_apps(struct view *view, int line, int end)
     for (size_t i = 0; i < room && view->first + i < view->apps.n; i++)
         put_app(view, line + (int)i, view->apps.app[view->first + i], view->first + i == view->row);
     if (view->apps.n == 0)
-        put(line, 0, COLS, *view->filter ? "no program matches the filter" : "no apps");
+        put(line, 0, COLS, *view->filter ? "no program matches the filter" : "no programs");
 }
 
 /* ---- the whole screen ---- */

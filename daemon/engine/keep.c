@@ -46,6 +46,8 @@ static void fill_turns(struct gm_client_record *record, const struct gm_engine *
         return;
     record->turns[index].level = account.level;
     record->turns[index].charged_ns = account.charged_ns;
+    record->turns[index].run_ns = account.run_ns + engine->apps[id].back.run_ns;
+    record->turns[index].wait_ns = account.wait_ns + engine->apps[id].back.wait_ns;
 }
 
 static void fill_group(struct gm_client_record *record, const struct gm_group *group)

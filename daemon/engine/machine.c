@@ -214,8 +214,7 @@ uint32_t gm_machine_places_of(const struct gm_machine *machine, uid_t owner)
     return n;
 }
 
-/* What holds of all of them now outlives the daemon. */
-static void keep_clients(struct gm_machine *machine)
+void gm_machine_keep(struct gm_machine *machine)
 {
     for (uint32_t id = 0; id < machine->max_apps; id++)
         if (machine->clients[id])
@@ -239,7 +238,7 @@ static int enter(struct gm_machine *machine, struct gm_client *client, uint32_t 
     if (client->engines[gpu])
         return 0;
     const int error = gm_engine_join(machine->engines[gpu], client);
-    keep_clients(machine); /* it may run with others now */
+    gm_machine_keep(machine); /* it may run with others now */
     return error;
 }
 
@@ -301,13 +300,13 @@ int gm_machine_join(struct gm_machine *machine, const struct gm_newcomer *who, c
     error = welcome(machine, who, group, &client);
     if (error) {
         gm_groups_sweep(&machine->groups); /* it may be the first of its group */
-        snprintf(why, why_size, "cannot take one more app: %s", strerror(-error));
+        snprintf(why, why_size, "cannot take one more program: %s", strerror(-error));
         return error;
     }
     *id = client->id;
     if (machine->n == 1)
         enter(machine, client, 0); /* if that fails, its first allocation tries again */
-    keep_clients(machine);
+    gm_machine_keep(machine);
     return 0;
 }
 
@@ -331,7 +330,7 @@ void gm_machine_returned(struct gm_machine *machine, struct gm_client *client)
 {
     if (machine->n == 1)
         enter(machine, client, 0); /* likewise */
-    keep_clients(machine);
+    gm_machine_keep(machine);
 }
 
 /* No client has this id any more. The caller drops it. */
@@ -373,7 +372,7 @@ void gm_machine_beat(struct gm_machine *machine)
             if (!client->engines[i]) /* else the engine tells it */
                 gm_engine_tell_newcomer(machine->engines[i], client);
     }
-    keep_clients(machine);
+    gm_machine_keep(machine);
 }
 
 /* ---- messages ---- */
@@ -421,7 +420,7 @@ static void on_open(struct gm_machine *machine, struct gm_client *client,
         return;
     if (enter(machine, client, body->gpu) == 0) {
         gm_engine_message(machine->engines[body->gpu], client->id, message);
-        keep_clients(machine); /* it may run with others now */
+        gm_machine_keep(machine); /* it may run with others now */
     } else
         machine->outlet.send(client->session, GM_MSG_OPENED, &refusal, NULL, 0, NULL, 0);
 }
@@ -546,7 +545,7 @@ void gm_machine_imported(struct gm_machine *machine, uint32_t id, pid_t exporter
         gpu++;
     if (partner && gpu < machine->n) {
         gm_engine_imported(machine->engines[gpu], id, partner);
-        keep_clients(machine);
+        gm_machine_keep(machine);
     }
 }
 
@@ -559,7 +558,7 @@ void gm_machine_tune(struct gm_machine *machine, const struct gm_engine_tuning *
             find_owner(machine, machine->clients[id]);
     for (uint32_t i = 0; i < machine->n; i++)
         gm_engine_tune(machine->engines[i], tuning);
-    keep_clients(machine);
+    gm_machine_keep(machine);
 }
 
 void gm_machine_trim(struct gm_machine *machine, uid_t asker, bool is_admin,
@@ -607,6 +606,6 @@ int gm_machine_set(struct gm_machine *machine, const struct gm_set_request *requ
         if (here.later.why != GM_WHY_NONE)
             done->later = here.later;
     }
-    keep_clients(machine);
+    gm_machine_keep(machine);
     return outcome;
 }

@@ -60,6 +60,8 @@ void gm_machine_save(struct gm_machine *machine, void (*on_saved)(void *arg), vo
 /* Once it saves: how many programs have all of their memory, are to have it, and have lost some. */
 void gm_machine_saved(const struct gm_machine *machine, uint32_t *whole, uint32_t *left,
                       uint32_t *lost);
+/* What holds of all clients now outlives the daemon. */
+void gm_machine_keep(struct gm_machine *machine);
 void gm_machine_halt(struct gm_machine *machine);
 void gm_machine_close(struct gm_machine *machine);
 void gm_machine_message(struct gm_machine *machine, uint32_t id,

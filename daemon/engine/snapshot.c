@@ -274,6 +274,8 @@ static void take_app(const struct gm_engine *engine, uint32_t id, struct gm_snap
     take_stat(app->stat, to);
     if (app->state != GM_APP_LOST || app->session) /* else the scheduler does not know it */
         gm_engine_account(engine, id, &to->account);
+    to->account.run_ns += app->back.run_ns;
+    to->account.wait_ns += app->back.wait_ns;
     to->waiting_ns = to->account.waiting_at > 0 ? gm_less(engine->now, to->account.waiting_at) : 0;
     to->state = state_of(engine, id, &to->account);
     to->why = why_of(engine, id, &to->account);
@@ -374,6 +376,7 @@ struct gm_snapshot *gm_machine_snapshot(struct gm_machine *machine)
     uint32_t n_apps = 0;
     for (uint32_t i = 0; i < machine->n; i++)
         gm_engine_refresh(machine->engines[i]);
+    gm_machine_keep(machine); /* no total that was shown is less under the next daemon */
     for (uint32_t i = 0; i < machine->n; i++)
         n_apps += count_apps(machine->engines[i]);
     const size_t gpus = machine->n * sizeof(struct gm_snapshot_gpu);

@@ -372,7 +372,7 @@ static bool is_handed_on(const struct signals *signals)
 static _Noreturn void hand_on(const struct signals *signals, struct gm_server *server,
                               struct gm_past *past, struct gm_journal *journal)
 {
-    gm_log(GM_LOG_INFO, "stopped: %u apps go on, or wait for the next daemon",
+    gm_log(GM_LOG_INFO, "stopped: %u programs go on, or wait for the next daemon",
            gm_sessions_apps(signals->sessions) + gm_absents_count(signals->absents));
     gm_kept_disconnect(signals->kept);
     gm_server_leave(server);
@@ -561,10 +561,11 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     gm_machine_halt(&machine); /* it must not go on saving when sessions end */
     error = signals.is_lost ? GPU_LOST : 0;
     if (gm_sessions_apps(sessions) > 0 && !signals.is_saved)
-        gm_log(GM_LOG_WARN,
-               "%u apps go on without the daemon: those whose memory is on the GPU run on, those "
-               "whose memory was swapped out have lost it",
-               gm_sessions_apps(sessions));
+        gm_log(
+            GM_LOG_WARN,
+            "%u programs go on without the daemon: those whose memory is on the GPU run on, those "
+            "whose memory was swapped out have lost it",
+            gm_sessions_apps(sessions));
 
 no_listen:
     if (error)

@@ -10,6 +10,7 @@
 
 #include "common/chunk.h"
 #include "common/classes.h"
+#include "common/nearest.h"
 #include "common/size.h"
 #include "common/text.h"
 #include "common/wire.h"
@@ -195,11 +196,22 @@ static int take_word(struct gm_rule *rule, const char *word, char *why, size_t s
     int error = gm_settings_take(&rule->settings, word, why, size);
     if (error != -ENOENT)
         return error;
-    snprintf(why, size,
-             "\"%.40s\" is neither a condition (user=, unix-group=, command=, asks=) nor a setting "
-             "(class=, weight=, share=, paused, oversize=, cap=, place=, need=, admit=, mps=) nor "
-             "a total (user-gpu=, user-pinned=)",
-             word);
+    static const char *const names[] = {
+        "user", "unix-group", "command", "asks", "class", "weight", "share",    "paused",
+        "cap",  "oversize",   "place",   "need", "admit", "mps",    "user-gpu", "user-pinned"};
+    struct gm_nearest nearest;
+    gm_nearest_begin(&nearest, word, strcspn(word, "="));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        gm_nearest_look(&nearest, names[i]);
+    if (nearest.best)
+        snprintf(why, size, "a rule knows no \"%.40s\": did you mean %s=?", word, nearest.best);
+    else
+        snprintf(
+            why, size,
+            "\"%.40s\" is neither a condition (user=, unix-group=, command=, asks=) nor a setting "
+            "(class=, weight=, share=, paused, oversize=, cap=, place=, need=, admit=, mps=) nor "
+            "a total (user-gpu=, user-pinned=)",
+            word);
     return -EINVAL;
 }
 

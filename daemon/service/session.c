@@ -107,7 +107,7 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
                  "on the machine itself, not in a container");
         return false;
     }
-    snprintf(text, size, "%u apps are served already", all->apps);
+    snprintf(text, size, "%u programs are served already", all->apps);
     if (reserved > 0)
         gm_text_add(text, size, " and %u places are reserved", reserved);
     if (gone > 0)
@@ -129,7 +129,7 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
     else if (gm_machine_places_of(all->machine, owner) +
                  gm_places_reserved_for(places, owner, gm_now()) >=
              users)
-        snprintf(text, size, "%u apps of user %u are served already, the most for one user: %s",
+        snprintf(text, size, "%u programs of user %u are served already, the most for one user: %s",
                  users, owner, more);
     else if (taken + roots >= most)
         gm_text_add(text, size, ", and the last %u places are root's: %s", roots, more);

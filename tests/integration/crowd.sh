@@ -74,7 +74,7 @@ for i in 1 2 3 4 5 6 7; do
     stranger_app "many$i" --bytes 8M --allocs 1 --iterations 3 --until "$dir/enough" --seed "$i"
     await_ready "many$i"
 done
-grep -q 'refused: 6 apps of user 65534 are served already, the most for one user: raise --max-apps' "$dir/daemon.out" ||
+grep -q 'refused: 6 programs of user 65534 are served already, the most for one user: raise --max-apps' "$dir/daemon.out" ||
     fail "one user has all places"
 for i in 1 2; do
     app "own$i" linked --bytes 8M --allocs 1 --iterations 3 --until "$dir/enough" --seed "$i"

@@ -38,7 +38,7 @@ files=$(ls "/proc/$(pid_of daemon)/fd" | wc -l)
 say "asked $asked times; $(apps) programs are served, the daemon has $files files open"
 [ "$(apps)" -ge 10 ] || fail "only $(apps) programs are served"
 [ "$(apps)" -lt 40 ] || fail "all are served: the test tests nothing"
-grep -q "apps are served already, and $limit open files allow no more: raise LimitNOFILE" "$dir/daemon.out" ||
+grep -q "programs are served already, and $limit open files allow no more: raise LimitNOFILE" "$dir/daemon.out" ||
     grep -q "of $limit open files are in use: raise LimitNOFILE" "$dir/daemon.out" || fail "the log does not say why"
 ! grep -q 'programs beside gpumux' "$dir/daemon.out" || fail "the log blames others: $(grep -m 1 'beside gpumux' "$dir/daemon.out")"
 touch "$dir/enough"

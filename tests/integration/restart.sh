@@ -29,7 +29,18 @@ within "$patience" has_switched 4 || fail "nobody takes turns"
 "$ctl" pause "$(pid_of paused)" > /dev/null || fail "pause failed"
 "$ctl" set "$(pid_of light)" weight=0.5 class=batch > /dev/null || fail "set failed"
 stop stopped
+# Totals go on under the next daemon, also of who has yet to come back.
+totals() {
+    take_status
+    for app in paused light stopped; do
+        for key in run_s wait_s; do echo "$app.$key $(app_of "$(pid_of $app)" | sed "s/.*\"$key\":\([0-9.e-]*\).*/\1/")"; done
+    done
+}
+totals > "$dir/before"
+awk '/run_s/ && $2 < 0.05 { exit 1 }' "$dir/before" || fail "nobody has run: $(cat "$dir/before")"
 restart 3
+totals > "$dir/after"
+paste "$dir/before" "$dir/after" | awk '$4 < $2 { exit 1 }' || fail "totals go back: $(paste "$dir/before" "$dir/after")"
 within "$patience" shows light '"state":"\(running\|idle\|loading\|waiting\)"' || fail "light does not come back"
 within "$patience" shows paused '"state":"paused"' || fail "paused does not come back as such"
 within "$patience" shows paused '"why":"[^"]*pausedby' || fail "it is not said who paused it"

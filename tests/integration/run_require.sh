@@ -70,9 +70,9 @@ is_started() {
 }
 within "$patience" is_started
 expect_reserved 1
-says 125 "true is not started, as it would run unshared: 0 apps are served already and 1 places are reserved" --require -- true
+says 125 "true is not started, as it would run unshared: 0 programs are served already and 1 places are reserved" --require -- true
 expect_number refused count 1
-says 0 "true runs unshared, unless there is room at its first CUDA call: 0 apps are served already and 1 places are reserved" -- true
+says 0 "true runs unshared, unless there is room at its first CUDA call: 0 programs are served already and 1 places are reserved" -- true
 expect_number refused count 1 # it would ask again itself
 app early linked --bytes 20M --iterations 2
 expect_pass early
@@ -83,14 +83,14 @@ expect_reserved 0
 [ "$(apps)" = 1 ] || fail "the place was not kept: $(apps) apps"
 
 # beyond it
-says 125 "1 apps are served already: raise --max-apps" --require -- true
+says 125 "1 programs are served already: raise --max-apps" --require -- true
 expect_number refused count 3
-says 0 "true runs unshared, unless there is room at its first CUDA call: 1 apps are served already: raise --max-apps" -- true
+says 0 "true runs unshared, unless there is room at its first CUDA call: 1 programs are served already: raise --max-apps" -- true
 app surplus linked --bytes 20M --iterations 2
 expect_pass surplus
 expect_number refused count 4
 expect_number refused pid "$(pid_of surplus)"
-grep -q '"name":"gm_worker","why":"1 apps are served already: raise --max-apps"' "$dir/status.json" || fail "no reason in the status"
+grep -q '"name":"gm_worker","why":"1 programs are served already: raise --max-apps"' "$dir/status.json" || fail "no reason in the status"
 "$ctl" status > "$dir/table.out" || fail "status failed"
 tr '\n' ' ' < "$dir/table.out" | grep -q "4 programs refused since the start, the last .* ago: gm_worker (pid $(pid_of surplus), " ||
     fail "the table does not say who was refused: $(cat "$dir/table.out")"

@@ -28,7 +28,7 @@ def make_apps(n, gpus):
              "group": "", "state": "waiting", "resident_bytes": (i % 7) * GIB, "total_bytes": 8 * GIB,
              "device_bytes": (i % 7) * GIB, "run_s": 0.0, "wait_s": 0.0, "waiting_s": float(i), "level": 2,
              "class": "auto", "weight": 1, "share_percent": 100, "paused": False, "pause": "no", "cap_bytes": 0,
-             "reason": "turn", "why": f"another app's slice is not over: app {(i + 1) % n} has the GPU"}
+             "reason": "turn", "why": f"another program's slice is not over: app {(i + 1) % n} has the GPU"}
             for i, gpu in [(i, i % gpus) for i in range(n)] + [(0, 1)] * ("FAKE_BOTH" in os.environ)]
 
 

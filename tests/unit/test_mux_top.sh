@@ -111,10 +111,10 @@ shows '^ *PID USER     NAME            STATE     %GPU  RESIDENT CLASS WHY$'
 [ "$(grep -c ' train_[0-9]*\.py  ' "$dir/screen")" = 16 ] || fail "not 16 programs on 24 lines"
 [ "$(LC_ALL=C.UTF-8 wc -L < "$dir/screen")" -le 80 ] || fail "a line is too wide"
 sed -n 7p "$dir/screen" | grep -q ' running ' || fail "who runs is not first"
-sed -n 8p "$dir/screen" | grep -q ' train_99.py .* waiting .* another app' || fail "who waits longest is not next"
+sed -n 8p "$dir/screen" | grep -q ' train_99.py .* waiting .* another program' || fail "who waits longest is not next"
 shows '^h help .* q quit$'
 keys End
-shows '^100[01] train_[01].py: another app.s slice is not over: app [12] has the GPU'
+shows '^100[01] train_[01].py: another program.s slice is not over: app [12] has the GPU'
 keys s # by memory
 shows 'by memory'
 keys Home
@@ -173,7 +173,7 @@ keys x
 shows '^GPU 0  made-up'
 # larger and smaller: all of it is used, and nothing breaks
 terminal resize-window -x 200 -y 50
-shows ' another app.s slice is not over: app [0-9]* has the GPU$'
+shows ' another program.s slice is not over: app [0-9]* has the GPU$'
 [ "$(grep -c ' train_[0-9]*\.py  ' "$dir/screen")" = 42 ] || fail "not 42 programs on 50 lines"
 # on 60 columns nothing is cut: what has no room is left out, and the whole reason stands below
 terminal resize-window -x 60 -y 24
@@ -181,7 +181,7 @@ shows '^ *PID USER     NAME            STATE     %GPU  RESIDENT$'
 shows '^100 programs, 1 running, 99 waiting; by pid$'
 shows '^  gpu      60 GiB of 80 GiB *in    12.5 GB/s '
 shows '^ *1001 bob      train_1.py .* 1 GiB$'
-shows '^1000 train_0.py: another app.s slice is not over: app'
+shows '^1000 train_0.py: another program.s slice is not over: app'
 shows 'h help .* q quit$'
 [ "$(tail -n 4 "$dir/screen" | head -n 3 | tr '\n' ' ' | tr -s ' ' | grep -c 'has the GPU')" = 1 ] || fail "the reason is cut"
 [ "$(LC_ALL=C.UTF-8 wc -L < "$dir/screen")" -le 60 ] || fail "a line is too wide"

@@ -229,7 +229,7 @@ static void test_full(void **state)
     int peer = connect_peer();
     say_hello(peer, GM_ROLE_APP);
     turn(2);
-    expect_refused(peer, GM_REFUSE_FULL, "4 apps are served already: raise --max-apps");
+    expect_refused(peer, GM_REFUSE_FULL, "4 programs are served already: raise --max-apps");
     assert_int_equal(engine.joins, APPS);
 
     /* Who says nothing makes room for who comes, the oldest first; the apps stay. */

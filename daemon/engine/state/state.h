@@ -182,11 +182,12 @@ struct gm_app {
         uint64_t ping; /* must be answered before memory is moved for it; 0: none */
         uint32_t unanswered_maps;
     } batches;
-    struct {                 /* returns.c; apps.c: level, charged_ns */
+    struct {                 /* returns.c; apps.c: level, charged_ns, run_ns, wait_ns */
         uint32_t unanswered; /* batches of what it has, and should not */
         bool is_running;     /* work of it may run */
         uint32_t level;      /* ... of the scheduler, as the daemon before had it */
         uint64_t charged_ns;
+        uint64_t run_ns, wait_ns; /* under the daemons before */
     } back;
     bool is_lost_told;       /* deadlines.c: ... that it stays LOST */
     uint64_t progress_at;    /* deadlines.c: while LOADING, when its memory last came nearer */

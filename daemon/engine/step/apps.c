@@ -182,6 +182,8 @@ int gm_engine_await_app(struct gm_engine *engine, struct gm_client *client,
     gm_engine_keep_policy(engine, id, record);
     app->back.level = record->turns[engine->config.index].level;
     app->back.charged_ns = record->turns[engine->config.index].charged_ns;
+    app->back.run_ns = record->turns[engine->config.index].run_ns;
+    app->back.wait_ns = record->turns[engine->config.index].wait_ns;
     engine->n_apps++;
     gm_engine_turn(engine, id, GM_APP_EV_AWAIT);
     gm_client_keep_shut(client, engine->config.index);
