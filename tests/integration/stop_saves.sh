@@ -130,6 +130,6 @@ touch "$dir/enough"
 [ "$code" = 0 ] || fail "the daemon that was told twice ended with $code"
 grep -q 'stopping at once' "$dir/daemon.out" || fail "the second signal was not taken"
 grep -q 'warning: [1-3] programs go on without the daemon: .*lost it$' "$dir/daemon.out" || fail "it does not say what is lost"
-! grep -q 'programs go on\|gpumuxd: error:' "$dir/daemon.out" ||
-    fail "it says: $(grep 'programs go on\|gpumuxd: error:' "$dir/daemon.out")"
+! grep -q 'go on without gpumux\|gpumuxd: error:' "$dir/daemon.out" ||
+    fail "it says: $(grep 'go on without gpumux\|gpumuxd: error:' "$dir/daemon.out")"
 for i in 1 2 3; do await "app$i"; done

@@ -304,9 +304,7 @@ static void test_explain(void **state)
         {{.selects = program, .uid = 7}, true, "{\"refused\":\"no program is called so"},
         {{.selects = GM_SET_PID}, true, "{\"refused\":\"neither the options"},
         {{.selects = UINT32_MAX}, true, "{\"refused\":\"neither the options"},
-        {{.selects = 0},
-         false,
-         "{\"options\":[{\"name\":\"gpu\",\"value\":"},
+        {{.selects = 0}, false, "{\"options\":[{\"name\":\"gpu\",\"value\":"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *text = gm_explain(&control, 8, cases[i].is_admin, &cases[i].ask);
