@@ -234,7 +234,7 @@ static int make_tables(struct gm_engine *engine, const struct gm_old *old)
     uint32_t max_frames =
         (uint32_t)((engine->device_bytes + engine->config.pinned) >> GM_CHUNK_SHIFT) + 1;
     uint64_t chunks = ((engine->config.budget + engine->config.pinned + engine->config.paged +
-                        engine->config.disk) >>
+                        gm_stores_cap(engine->stores, GM_TIER_DISK)) >>
                        GM_CHUNK_SHIFT) +
                       1;
     if (chunks >= GM_NONE)
@@ -476,8 +476,10 @@ static int open_engine(struct gm_engine **out, uv_loop_t *loop,
                                                 size_of(engine->config.paged, old, GM_TIER_PAGED),
                                             .disk_dir = engine->config.disk_dir,
                                             .disk = size_of(engine->config.disk, old, GM_TIER_DISK),
+                                            .parts = engine->config.engines,
                                             .kept = engine->config.kept,
-                                            .gpu = engine->config.index};
+                                            .gpu = engine->config.index,
+                                            .on_room = gm_engine_on_grown};
     error = gm_stores_open(&engine->stores, loop, &engine->pool, &stores, gm_engine_on_host_copied,
                            engine, why, why_size);
     if (error)

@@ -78,6 +78,9 @@ static struct gm_reason why_loading(const struct gm_engine *engine, uint32_t id)
         why = GM_WHY_TIER_FAILS;
     else if (engine->pool.refusal != CUDA_SUCCESS && engine->is_short_of_pages)
         why = GM_WHY_PINNED_REFUSED;
+    else if (engine->is_short_of_pages &&
+             gm_stores_cap(engine->stores, GM_TIER_DISK) < gm_chunk_floor(engine->config.disk))
+        why = GM_WHY_DISK_SHORT;
     else if (engine->is_short_of_pages)
         why = engine->host_copies > 0 ? GM_WHY_LOADS_BELOW : GM_WHY_LOADS_PINNED;
     return (struct gm_reason){.why = why};

@@ -33,6 +33,7 @@ const struct gm_system gm_system_real = {
     .populate = populate,
     .open_unnamed = open_unnamed,
     .fallocate = fallocate,
+    .fstatvfs = fstatvfs,
     .pread = pread,
     .pwrite = pwrite,
 };
@@ -106,60 +107,137 @@ static const char *advice(const char *dir, int error)
     }
 }
 
-/* Allocate the blocks. Checks first that they fit: a disk filled in vain would hurt others. */
-static int take_room(const struct gm_disk *disk, const char *dir, uint64_t bytes, char *why,
-                     size_t why_size)
+/* Make the file, which nobody else can open. 0, or -errno and `why`. */
+static int open_private(struct gm_disk *disk, const char *dir, char *why, size_t why_size)
 {
-    struct statvfs fs;
-    struct stat is;
-    char want[32], has[32];
-    uint64_t room = UINT64_MAX;
-
-    gm_format_size(bytes, want, sizeof want);
-    if (fstatvfs(disk->fd, &fs) == 0 && fs.f_frsize > 0)
-        room = (uint64_t)(geteuid() == 0 ? fs.f_bfree : fs.f_bavail) * fs.f_frsize;
-    if (fstat(disk->fd, &is) == 0 && room < UINT64_MAX) /* what the file has already */
-        room += (uint64_t)is.st_blocks * 512;
-    if (bytes > room) {
-        snprintf(why, why_size, "--disk %s: %s asked for, %s free there; ask for less", dir, want,
-                 gm_format_size(room, has, sizeof has));
-        return -ENOSPC;
-    }
-    int result;
-    do
-        result = disk->system->fallocate(disk->fd, 0, 0, (off_t)bytes);
-    while (result != 0 && errno == EINTR);
-    if (result == 0)
-        return 0;
-    int error = errno;
-    if (error == EOPNOTSUPP || error == ENOSYS) {
-        gm_log(GM_LOG_WARN,
-               "disk tier: the filesystem of %s cannot reserve %s: the disk may run full later",
-               dir, want);
-        return 0;
-    }
-    snprintf(why, why_size, "--disk %s: cannot reserve %s: %s; ask for less", dir, want,
-             strerror(error));
-    return -error;
-}
-
-int gm_disk_open(struct gm_disk *disk, const struct gm_system *system, const char *dir,
-                 uint64_t bytes, char *why, size_t why_size)
-{
-    *disk = (struct gm_disk){.system = system};
     disk->fd = open_either_way(disk, dir);
     if (disk->fd < 0) {
-        int error = -disk->fd;
+        const int error = -disk->fd;
         snprintf(why, why_size, "--disk %s: cannot make a file there: %s%s", dir, strerror(error),
                  advice(dir, error));
         return -error;
     }
-    int error = fchmod(disk->fd, 0600) != 0 ? -errno : 0;
-    if (error)
+    const int error = fchmod(disk->fd, 0600) != 0 ? -errno : 0;
+    if (error) {
         snprintf(why, why_size, "--disk %s: cannot make the file private: %s", dir,
                  strerror(-error));
-    else
-        error = take_room(disk, dir, bytes, why, why_size);
+        gm_disk_close(disk);
+    }
+    return error;
+}
+
+/* What is reserved for root stays so. */
+static uint64_t free_of(const struct statvfs *fs)
+{
+    return (uint64_t)fs->f_bavail * fs->f_frsize;
+}
+
+/* Whether it counts its blocks: a tmpfs without a limit has none. */
+static bool is_counted(const struct statvfs *fs)
+{
+    return fs->f_blocks > 0 && fs->f_frsize > 0;
+}
+
+/* Of what is free. The rest is for others, and for the filesystem itself. */
+static uint64_t promised_of(uint64_t bytes)
+{
+    return bytes / 20 * 19;
+}
+
+uint64_t gm_disk_room(const struct gm_disk *disk, uint32_t parts)
+{
+    struct statvfs fs;
+    struct stat is;
+    if (disk->system->fstatvfs(disk->fd, &fs) != 0 || !is_counted(&fs) || fstat(disk->fd, &is) != 0)
+        return UINT64_MAX;
+    return (uint64_t)is.st_blocks * 512 + promised_of(free_of(&fs)) / parts;
+}
+
+uint64_t gm_disk_size(const char *dir, int fd)
+{
+    struct statvfs fs;
+    const int error = fd >= 0 ? fstatvfs(fd, &fs) : statvfs(dir, &fs);
+    return error == 0 && is_counted(&fs) ? (uint64_t)fs.f_blocks * fs.f_frsize : UINT64_MAX;
+}
+
+/* Whether `bytes`, of which the tier has `held`, are more than can be promised: a line says so. */
+static bool lacks_room(const struct gm_system *system, int fd, const char *dir, uint64_t bytes,
+                       uint64_t held, char *text, size_t size)
+{
+    struct statvfs fs;
+    char want[32], has[32];
+    if (system->fstatvfs(fd, &fs) != 0 || !is_counted(&fs) ||
+        bytes <= held + promised_of(free_of(&fs)))
+        return false;
+    gm_format_size(bytes, want, sizeof want);
+    gm_format_size(held + free_of(&fs), has, sizeof has);
+    snprintf(text, size,
+             "--disk %s: %s asked for, %s free there now: programs are promised what is free, less "
+             "5 %%",
+             dir, want, has);
+    return true;
+}
+
+/* Allocate the blocks, if they fit: a disk filled in vain would hurt others. */
+static int take_room(struct gm_disk *disk, const char *dir, uint64_t asked, uint64_t bytes,
+                     char *why, size_t why_size)
+{
+    char text[PATH_MAX + 160], want[32];
+    struct stat is;
+    const uint64_t held = fstat(disk->fd, &is) == 0 ? (uint64_t)is.st_blocks * 512 : 0;
+    int result = -1, error = 0;
+    gm_format_size(bytes, want, sizeof want);
+    if (lacks_room(disk->system, disk->fd, dir, asked, held, text, sizeof text)) {
+        gm_log(GM_LOG_WARN, "%s", text);
+    } else {
+        do
+            result = disk->system->fallocate(disk->fd, 0, 0, (off_t)bytes);
+        while (result != 0 && errno == EINTR);
+        error = result == 0 ? 0 : errno;
+    }
+    disk->is_reserved = result == 0;
+    if (error == EOPNOTSUPP || error == ENOSYS || error == ENOSPC || error == EDQUOT) {
+        gm_log(
+            GM_LOG_WARN,
+            "disk tier: the filesystem of %s cannot reserve %s (%s): the disk may run full later",
+            dir, want, strerror(error));
+        error = 0;
+    }
+    if (error == 0 && !disk->is_reserved && ftruncate(disk->fd, (off_t)bytes) != 0)
+        error = errno;
+    if (error)
+        snprintf(why, why_size, "--disk %s: cannot reserve %s: %s; ask for less", dir, want,
+                 strerror(error));
+    return -error;
+}
+
+int gm_disk_try(const char *dir, uint64_t bytes, uint64_t held, char *lack, size_t lack_size,
+                char *why, size_t why_size)
+{
+    struct gm_disk disk = {.system = &gm_system_real};
+    const uint64_t size = gm_disk_size(dir, -1), most = bytes < size ? bytes : size;
+    lack[0] = '\0';
+    int error = open_private(&disk, dir, why, why_size);
+    if (error)
+        return error;
+    if (most <= INT64_MAX && ftruncate(disk.fd, (off_t)most) != 0) {
+        error = -errno;
+        snprintf(why, why_size, "--disk %s: cannot have so large a file: %s; ask for less", dir,
+                 strerror(-error));
+    }
+    lacks_room(disk.system, disk.fd, dir, bytes, held, lack, lack_size);
+    gm_disk_close(&disk);
+    return error;
+}
+
+int gm_disk_open(struct gm_disk *disk, const struct gm_system *system, const char *dir,
+                 uint64_t asked, uint64_t bytes, char *why, size_t why_size)
+{
+    *disk = (struct gm_disk){.system = system};
+    int error = open_private(disk, dir, why, why_size);
+    if (error)
+        return error;
+    error = take_room(disk, dir, asked, bytes, why, why_size);
     if (error) {
         gm_disk_close(disk);
         return error;
@@ -183,7 +261,9 @@ int gm_disk_adopt(struct gm_disk *disk, const struct gm_system *system, int fd, 
         snprintf(why, why_size, "--disk: the file of the daemon before cannot be used: %s",
                  strerror(-error));
     else if (bytes > (uint64_t)is.st_size)
-        error = take_room(disk, "(the file of the daemon before)", bytes, why, why_size);
+        error = take_room(disk, "(the file of the daemon before)", bytes, bytes, why, why_size);
+    else
+        disk->is_reserved = (uint64_t)is.st_blocks * 512 >= (uint64_t)is.st_size;
     if (error)
         gm_disk_close(disk);
     return error;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/size.h"
+#include "common/sums.h"
 #include "daemon/memory/stores_adopt.h"
 #include "daemon/memory/stores_rows.h"
 #include "daemon/memory/stores_workers.h"
@@ -24,13 +25,50 @@
 #define WORKERS_MOST 16u
 
 #define KEEP_MS 10000u
+#define LOOK_MS 1000u /* how often somebody looks what the disk has free */
 
 /* ---- the queues ---- */
+
+static uint32_t pages_within(uint64_t bytes, uint32_t most)
+{
+    return bytes >> GM_CHUNK_SHIFT < most ? (uint32_t)(bytes >> GM_CHUNK_SHIFT) : most;
+}
+
+/* There are as many pages on the disk as it has room for. */
+static void take_disk_room(struct gm_stores *stores)
+{
+    struct gm_stores_crew *crew = &stores->crews[GM_CREW_DISK];
+    gm_lock(&crew->lock);
+    const bool is_new = stores->disk_room.is_answered;
+    const uint64_t room = stores->disk_room.room;
+    stores->disk_room.is_answered = false;
+    gm_unlock(&crew->lock);
+    if (is_new)
+        stores->cap[GM_TIER_DISK] = pages_within(room, stores->most_on_disk);
+    const uint32_t before = stores->on_disk.pages;
+    gm_stores_fit_disk(stores);
+    if (stores->on_disk.pages != before && stores->on_room)
+        stores->on_room(stores->arg);
+}
+
+/* The first time it is before any program comes, with what was free at the start. */
+static void on_look(uv_timer_t *look)
+{
+    struct gm_stores *stores = look->data;
+    struct gm_stores_crew *crew = &stores->crews[GM_CREW_DISK];
+    take_disk_room(stores);
+    gm_lock(&crew->lock);
+    stores->disk_room.is_asked = true;
+    pthread_cond_signal(&crew->more);
+    gm_unlock(&crew->lock);
+}
 
 static void on_wake(uv_async_t *async)
 {
     struct gm_stores *stores = async->data;
     gm_paged_end_fill(stores);
+    if (uv_is_active((uv_handle_t *)&stores->look))
+        take_disk_room(stores);
     for (int i = 0; i < GM_CREWS; i++) {
         struct gm_stores_crew *crew = &stores->crews[i];
         gm_lock(&crew->lock);
@@ -230,12 +268,17 @@ static int open_disk(struct gm_stores *stores, const struct gm_stores_config *co
 {
     const bool is_wanted = config->disk_dir && *config->disk_dir;
     const char *dir = is_wanted ? config->disk_dir : "(the file of the daemon before)";
-    uint64_t bytes = is_wanted ? config->disk & ~(GM_CHUNK_MIN - 1) : 0;
-    stores->cap[GM_TIER_DISK] = (uint32_t)(bytes >> GM_CHUNK_SHIFT);
-    const int fd = gm_stores_claim(stores, GM_KEPT_DISK, &bytes);
+    uint64_t had = 0;
+    const int fd = gm_stores_claim(stores, GM_KEPT_DISK, &had);
     int error;
     if (!is_wanted && fd < 0)
         return 0;
+    /* The tables are for what there can be. */
+    const uint64_t asked = is_wanted ? gm_least(config->disk, gm_disk_size(dir, fd)) : 0;
+    const uint64_t bytes = (asked > had ? asked : had) & ~(GM_CHUNK_MIN - 1);
+    stores->disk_parts = config->parts ? config->parts : 1;
+    stores->on_room = config->on_room;
+    stores->most_on_disk = (uint32_t)gm_least(asked >> GM_CHUNK_SHIFT, GM_NONE);
     if (bytes == 0) {
         snprintf(why, why_size, "--disk %s: at least 2 MiB are needed", dir);
         error = -EINVAL;
@@ -258,9 +301,15 @@ static int open_disk(struct gm_stores *stores, const struct gm_stores_config *co
         goto close_fd;
     }
     error = fd >= 0 ? gm_disk_adopt(&stores->disk, stores->system, fd, bytes, why, why_size)
-                    : gm_disk_open(&stores->disk, stores->system, dir, bytes, why, why_size);
-    if (error == 0)
+                    : gm_disk_open(&stores->disk, stores->system, dir, config->disk, bytes, why,
+                                   why_size);
+    if (error == 0) {
         gm_pages_add(&stores->on_disk, stores->on_disk.max_pages);
+        stores->cap[GM_TIER_DISK] =
+            stores->disk.is_reserved ? stores->most_on_disk
+                                     : pages_within(gm_disk_room(&stores->disk, stores->disk_parts),
+                                                    stores->most_on_disk);
+    }
     if (error == 0 && fd < 0)
         error = keep_file(stores, GM_KEPT_DISK, stores->disk.fd, why, why_size);
     return error;
@@ -301,6 +350,8 @@ static int open_all(struct gm_stores *stores, const struct gm_stores_config *con
     error = gm_crew_start(&stores->crews[GM_CREW_MEMORY], stores->paged.pages ? workers : 2);
     if (error == 0 && stores->on_disk.pages)
         error = gm_crew_start(&stores->crews[GM_CREW_DISK], DISK_WORKERS);
+    if (error == 0 && stores->on_disk.pages && !stores->disk.is_reserved)
+        uv_timer_start(&stores->look, on_look, 0, LOOK_MS);
     if (error)
         snprintf(why, why_size, "cannot start the threads that copy between tiers: %s",
                  strerror(-error));
@@ -340,8 +391,10 @@ int gm_stores_open(struct gm_stores **out, uv_loop_t *loop, struct gm_hostpool *
     }
     uv_timer_init(loop, &stores->timer);
     uv_unref((uv_handle_t *)&stores->timer);
-    stores->wake.data = stores->timer.data = stores;
-    stores->handles = 2;
+    uv_timer_init(loop, &stores->look);
+    uv_unref((uv_handle_t *)&stores->look);
+    stores->wake.data = stores->timer.data = stores->look.data = stores;
+    stores->handles = 3;
     stores->period_at = gm_stores_now(stores);
     error = open_all(stores, config, why, why_size);
     if (error) {
@@ -377,4 +430,5 @@ void gm_stores_close(struct gm_stores *stores)
     free(stores->slabs);
     uv_close((uv_handle_t *)&stores->wake, free_stores);
     uv_close((uv_handle_t *)&stores->timer, free_stores);
+    uv_close((uv_handle_t *)&stores->look, free_stores);
 }

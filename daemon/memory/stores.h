@@ -6,7 +6,9 @@
  *   pinned   hostpool: slabs that the copy engines reach
  *   paged    plain memory: one range of the cap's size. The system populates it at the first touch,
  *            or ahead of that as far as gm_stores_want says
- *   disk     one unnamed file (disk.h)
+ *   disk     one unnamed file (disk.h). If it is not reserved as a whole, a worker asks each second
+ *            how much of it the disk has room for; pages beyond that go as far as they are free, and
+ *            come back
  *
  * Where both are to outlive the daemon (kept.h), paged memory is a file in memory, and what a daemon
  * before had is taken over (stores_adopt.h).
@@ -41,12 +43,14 @@ struct gm_stores;
 struct gm_stores_config {
     uint64_t paged;       /* bytes; 0: no paged tier */
     const char *disk_dir; /* NULL or "": no disk tier */
-    uint64_t disk;        /* bytes */
+    uint64_t disk;        /* bytes; there may be fewer pages, as many as the disk has room for */
+    uint32_t parts;       /* so many GPUs have a file in that folder; 0: one */
     unsigned workers;     /* 0: as many as processors, 2 to 16 */
     unsigned keep_ms;     /* free paged memory goes back to the system after so long, or after up
                              to twice that if it was wanted; 0: 10 s */
     struct gm_kept *kept; /* NULL: nothing outlives the daemon */
     uint32_t gpu;         /* ... as which GPU's */
+    void (*on_room)(void *arg);     /* the disk tier has more room, or less; NULL: nobody asks */
     const struct gm_system *system; /* NULL: the real one */
 };
 

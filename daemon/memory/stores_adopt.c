@@ -31,20 +31,41 @@ void gm_stores_find_memory(struct gm_stores *stores)
     }
 }
 
+/* Pages come back in order, and go from the end: what was written has its blocks. */
+void gm_stores_fit_disk(struct gm_stores *stores)
+{
+    struct gm_pages *pages = &stores->on_disk;
+    const uint32_t slabs = (pages->max_pages + GM_SLAB_PAGES - 1) / GM_SLAB_PAGES;
+    const uint32_t cap = stores->cap[GM_TIER_DISK];
+    for (uint32_t slab = slabs; slab-- > 0 && pages->pages > cap;)
+        if (gm_slab_is_free(pages, slab))
+            gm_pages_remove_slab(pages, slab);
+    for (uint32_t slab = 0; slab < slabs && pages->pages < cap; slab++) {
+        const uint32_t tail = pages->max_pages - slab * GM_SLAB_PAGES;
+        const uint32_t n = tail < GM_SLAB_PAGES ? tail : GM_SLAB_PAGES;
+        if (pages->slabs[slab].map == 0 && n <= cap - pages->pages)
+            gm_pages_add_slab(pages, slab);
+    }
+}
+
 void gm_stores_shrink(struct gm_stores *stores, enum gm_tier tier)
 {
-    struct gm_pages *pages = tier == GM_TIER_PAGED ? &stores->paged : &stores->on_disk;
+    if (tier == GM_TIER_DISK) {
+        if (stores->on_disk.pages > stores->cap[tier])
+            gm_stores_fit_disk(stores);
+        return;
+    }
+    struct gm_pages *pages = &stores->paged;
     const uint32_t slabs = (pages->max_pages + GM_SLAB_PAGES - 1) / GM_SLAB_PAGES;
     const uint32_t kept = (stores->cap[tier] + GM_SLAB_PAGES - 1) / GM_SLAB_PAGES;
     unsigned given = 0;
     if (pages->pages <= stores->cap[tier])
         return;
     for (uint32_t slab = kept; slab < slabs && given < GM_TRIM_SLABS; slab++) {
-        if (!gm_slab_is_free(pages, slab) ||
-            (tier == GM_TIER_PAGED && stores->slabs[slab].state == GM_SLAB_FILLING))
+        if (!gm_slab_is_free(pages, slab) || stores->slabs[slab].state == GM_SLAB_FILLING)
             continue;
         gm_pages_remove_slab(pages, slab);
-        if (tier == GM_TIER_PAGED && stores->slabs[slab].used_at != 0) {
+        if (stores->slabs[slab].used_at != 0) {
             gm_paged_give_back(stores, slab);
             given++;
         }

@@ -3,7 +3,8 @@
  * that lie in them and in pinned memory. Paged memory and disk are as large as they were; pages
  * beyond the cap go as they become free.
  *
- * Called by the engine's adoption and by stores. Calls stores_paged, hostpool_adopt, kept and pages.
+ * Called by the engine's adoption and by stores. Calls stores_paged, hostpool_adopt, kept and
+ * pages.
  */
 #ifndef GM_DAEMON_MEMORY_STORES_ADOPT_H
 #define GM_DAEMON_MEMORY_STORES_ADOPT_H
@@ -28,7 +29,9 @@ bool gm_stores_adopt(struct gm_stores *stores, enum gm_tier tier, uint32_t page,
 int gm_stores_claim(struct gm_stores *stores, enum gm_kept_kind kind, uint64_t *bytes);
 /* Find the slabs of the paged file that have memory: it is used, or is given back. */
 void gm_stores_find_memory(struct gm_stores *stores);
-/* Pages beyond the cap that are free go, once and for all. */
+/* Pages beyond the cap that are free go. */
 void gm_stores_shrink(struct gm_stores *stores, enum gm_tier tier);
+/* ... and on disk those that went come back where the cap has room. */
+void gm_stores_fit_disk(struct gm_stores *stores);
 
 #endif

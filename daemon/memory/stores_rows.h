@@ -102,6 +102,13 @@ struct gm_stores {
 
     struct gm_pages on_disk;
     struct gm_disk disk;
+    uint32_t disk_parts, most_on_disk; /* pages that were asked for */
+    uv_timer_t look;                   /* runs if the disk's room may change */
+    void (*on_room)(void *arg);
+    struct {
+        bool is_asked, is_answered; /* under the disk crew's lock, as room */
+        uint64_t room;
+    } disk_room;
     char *bounce; /* a piece for each disk worker */
 
     uv_async_t wake;

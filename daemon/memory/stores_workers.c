@@ -168,7 +168,20 @@ static bool can_fill(const struct gm_stores_crew *crew)
            fill->taken < fill->slabs * GM_SLAB_PAGES && fill->workers < fill->most_workers;
 }
 
-/* Copies go first. */
+/* Before copies: with the disk always busy nobody would look. */
+static void look_at_disk(struct gm_stores_crew *crew)
+{
+    struct gm_stores *stores = crew->stores;
+    stores->disk_room.is_asked = false;
+    gm_unlock(&crew->lock);
+    const uint64_t room = gm_disk_room(&stores->disk, stores->disk_parts);
+    gm_lock(&crew->lock);
+    stores->disk_room.room = room;
+    stores->disk_room.is_answered = true;
+    uv_async_send(&stores->wake);
+}
+
+/* Copies go before what is populated. */
 static void *work(void *arg)
 {
     struct gm_stores_crew *crew = arg;
@@ -182,7 +195,9 @@ static void *work(void *arg)
         bounce = crew->stores->bounce + self * GM_STORES_PIECE_BYTES;
     }
     while (!crew->is_stopping) {
-        if (crew->head)
+        if (crew->stores->disk_room.is_asked && crew == &crew->stores->crews[GM_CREW_DISK])
+            look_at_disk(crew);
+        else if (crew->head)
             copy_some(crew, bounce);
         else if (can_fill(crew))
             fill_some(crew);

@@ -1,14 +1,17 @@
 /*
- * A preloaded library with two faults of a disk. Each lasts for as long as the file exists that an
- * environment variable names:
+ * A preloaded library with three faults of a disk. Each lasts for as long as the file exists that
+ * an environment variable names:
  *
  *   GM_FAULTY_DISK  writing fails with "no space left": a disk that fills up in the middle
  *   GM_FAULTY_READ  reading the first GM_FAULTY_BYTES of a file fails: a disk with a bad spot
+ *   GM_FAULTY_FREE  the file says how many MiB the filesystem has free: one that others fill
  */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -44,4 +47,20 @@ __attribute__((visibility("default"))) ssize_t pread(int fd, void *bytes, size_t
     if (!real)
         *(void **)&real = dlsym(RTLD_NEXT, "pread");
     return real(fd, bytes, size, at);
+}
+
+__attribute__((visibility("default"))) int fstatvfs(int fd, struct statvfs *fs)
+{
+    static int (*real)(int, struct statvfs *);
+    unsigned long long mib = 0;
+
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "fstatvfs");
+    const int result = real(fd, fs);
+    FILE *file = is_faulty("GM_FAULTY_FREE") ? fopen(getenv("GM_FAULTY_FREE"), "re") : NULL;
+    if (file && fscanf(file, "%llu", &mib) == 1)
+        fs->f_bavail = (mib << 20) / fs->f_frsize;
+    if (file)
+        fclose(file);
+    return result;
 }

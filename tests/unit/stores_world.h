@@ -54,6 +54,8 @@ static struct {
     atomic_int populates, populate_error;
     atomic_int may_populate; /* that many more, each further one waits; < 0: all */
     unsigned workers;
+    bool has_free; /* the filesystem has so many bytes free: */
+    atomic_ullong free_bytes;
     int mmap_error, open_error, fallocate_error;
     unsigned keep_ms, write_ms; /* write_ms: how long a write takes at least */
     bool has_direct;
@@ -102,6 +104,14 @@ static int faulty_fallocate(int fd, int mode, off_t offset, off_t bytes)
     return fault.fallocate_error ? -1 : fallocate(fd, mode, offset, bytes);
 }
 
+static int faulty_fstatvfs(int fd, struct statvfs *fs)
+{
+    const int result = fstatvfs(fd, fs);
+    if (fault.has_free)
+        fs->f_bavail = atomic_load(&fault.free_bytes) / fs->f_frsize;
+    return result;
+}
+
 static ssize_t faulty_pread(int fd, void *memory, size_t bytes, off_t offset)
 {
     if (atomic_fetch_add(&fault.reads, 1) + 1 == fault.fail_read) {
@@ -138,6 +148,7 @@ static const struct gm_system faulty = {
     .populate = faulty_populate,
     .open_unnamed = faulty_open,
     .fallocate = faulty_fallocate,
+    .fstatvfs = faulty_fstatvfs,
     .pread = faulty_pread,
     .pwrite = faulty_pwrite,
 };
