@@ -65,25 +65,31 @@ int gm_machine_find_gpus(uint32_t gpus[GM_GPUS_MAX], uint32_t *n, char *why, siz
     return error;
 }
 
+int gm_machine_fit(struct gm_host *host, struct gm_engine_config *config, uint32_t n,
+                   bool is_in_group, char *why, size_t why_size)
+{
+    struct gm_limits limits;
+    gm_limits_read(&limits, "");
+    if (!is_in_group)
+        limits.group = UINT64_MAX;
+    const int error = gm_limits_fit(&limits, &config->pinned, config->paged, why, why_size);
+    return error ? error : gm_host_open(host, config, n, why, why_size);
+}
+
 int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop, const struct gm_engine_config *all,
                     const uint32_t *gpus, uint32_t n, char *why, size_t why_size)
 {
     struct gm_engine_config config = *all;
-    struct gm_limits limits;
     uint32_t opened = 0;
-    int error;
     *machine =
         (struct gm_machine){.loop = loop, .outlet = all->outlet, .max_apps = all->max_apps, .n = n};
-    gm_limits_read(&limits, "");
-    error = gm_limits_fit(&limits, &config.pinned, config.paged, why, why_size);
+    int error = gm_machine_fit(&machine->host, &config, n, true, why, why_size);
     if (error == 0 && has_more_gpus(all->kept, n)) {
         snprintf(why, why_size,
                  "programs have memory on more GPUs than these: choose with --gpu as before, or "
                  "end gpumux-keeper, and what they have is lost");
         error = -EAGAIN;
     }
-    if (error == 0)
-        error = gm_host_open(&machine->host, &config, n, why, why_size);
     if (error)
         return error;
     machine->rejoin = all->rejoin;

@@ -38,6 +38,12 @@ struct gm_machine {
 /* The CUDA numbers of all GPUs that there are. 0, or -errno with one line for a person in `why`. */
 int gm_machine_find_gpus(uint32_t gpus[GM_GPUS_MAX], uint32_t *n, char *why, size_t why_size);
 
+/* Whether what the configuration says of host memory can be had for `n` GPUs, which need not be
+ * there, and open `host` by that. `is_in_group`: this process has the daemon's control group. 0, or
+ * -errno with one line in `why`. */
+int gm_machine_fit(struct gm_host *host, struct gm_engine_config *config, uint32_t n,
+                   bool is_in_group, char *why, size_t why_size);
+
 /*
  * Open `n` GPUs, by their CUDA numbers. `config` is that of each, but for its GPU and index, and
  * the host memory, which is for all. Returns 0, or -errno with one line for a person in `why`; then

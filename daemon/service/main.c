@@ -48,6 +48,7 @@
 #include "daemon/service/server.h"
 #include "daemon/service/session.h"
 #include "daemon/service/session_output.h"
+#include "daemon/service/trial.h"
 #include "daemon/service/users.h"
 
 /* An H200 host with 139 GiB of device and 64 GiB of host frames needed 6,500 (measured). */
@@ -395,6 +396,44 @@ static void leave(struct gm_kept *kept, const struct gm_keeping *keeping, const 
     _exit(1);
 }
 
+/* What the driver says of all GPUs, for a configuration that is read again. */
+static struct gm_trial_gpus all_gpus;
+
+static void note_gpus(const struct gm_machine *machine)
+{
+    struct gm_trial_gpus gpus = {0};
+    int count = 0;
+    const struct gm_cuda *cuda = &machine->engines[0]->cuda;
+    if (cuda->cuDeviceGetCount(&count) != CUDA_SUCCESS || count <= 0)
+        return;
+    gpus.n = (uint32_t)count;
+    for (CUdevice i = 0; i < count; i++) {
+        size_t bytes = 0;
+        cuda->cuDeviceTotalMem_v2(&bytes, i);
+        gpus.most = bytes > gpus.most ? bytes : gpus.most;
+    }
+    all_gpus = gpus;
+}
+
+static int try_again(const struct gm_options *options, char warnings[GM_OPTIONS_WARNINGS],
+                     char *why, size_t size)
+{
+    return gm_trial(options, GM_TRIAL_RELOAD, &all_gpus, warnings, why, size);
+}
+
+/* A mistake that a start would meet ends it with its place; what is without effect is told. */
+static int try_options(const struct gm_options *options, enum gm_trial_by by, char *why,
+                       size_t size)
+{
+    static char warnings[GM_OPTIONS_WARNINGS];
+    struct gm_trial_gpus gpus = {0};
+    if (by == GM_TRIAL_CHECK)
+        gpus = gm_trial_ask_nvml();
+    const int error = gm_trial(options, by, &gpus, warnings, why, size);
+    gm_options_warn(options, warnings);
+    return error;
+}
+
 static int serve(struct gm_options *options, int argc, char **argv, rlim_t files, char *why,
                  size_t size)
 {
@@ -545,7 +584,8 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     else
         gm_kept_end(kept);
     log_ready(options, &gpus, files);
-    gm_reload_init(&reload, &loop, options, &machine, argc, argv);
+    note_gpus(&machine);
+    gm_reload_init(&reload, &loop, options, &machine, try_again, argc, argv);
     gm_reload_listen(&reload, gm_sessions_config_is, sessions);
     control.reload = &reload;
     control.give_back = give_back;
@@ -626,16 +666,18 @@ int main(int argc, char **argv)
     }
     gm_log_open(STDERR_FILENO, options.log_level, "gpumuxd");
     if (outcome == GM_OPTIONS_CHECK) {
-        gm_options_warn(&options);
-        return 0;
+        if (try_options(&options, GM_TRIAL_CHECK, why, sizeof why) == 0)
+            return 0;
+        fprintf(stderr, "gpumuxd: %s\n", why);
+        return 1;
     }
     if (outcome == GM_OPTIONS_DRAIN)
         return gm_have_given_back(options.socket);
     gm_log_limit();
     gm_log_apart();
-    gm_options_warn(&options);
-    rlim_t files = harden();
-    int error = serve(&options, argc, argv, files, why, sizeof why);
+    int error = try_options(&options, GM_TRIAL_START, why, sizeof why);
+    if (error == 0)
+        error = serve(&options, argc, argv, harden(), why, sizeof why);
     if (error && error != GPU_LOST)
         gm_log(GM_LOG_ERROR, "cannot start: %s", why);
     if (error)

@@ -62,6 +62,11 @@ int gm_options_set(struct gm_options *options, const char *name, const char *tex
         return -EPERM;
     }
     unsigned *given = &options->given[row - gm_option_rows];
+    if ((row->kind == GM_KIND_PATH || row->kind == GM_KIND_PLACE) && text[0] != '/') {
+        snprintf(why, why_size, "%s: \"%s\" does not begin with /", name,
+                 gm_option_show(text, shown));
+        return -EINVAL;
+    }
     int error = take(options, row, "", text, line, why, why_size);
     if (error == 0 && *given && row->kind != GM_KIND_RULES) {
         snprintf(why, why_size, "%s was set on line %u already", name, *given);
@@ -70,6 +75,15 @@ int gm_options_set(struct gm_options *options, const char *name, const char *tex
     if (error == 0)
         *given = line;
     return error;
+}
+
+const char *gm_options_place(const struct gm_options *options, enum gm_option option,
+                             char text[PATH_MAX + 32])
+{
+    text[0] = '\0';
+    if (options->given[option] && options->given[option] != GM_GIVEN_ON_LINE)
+        snprintf(text, PATH_MAX + 32, "%s:%u: ", options->config, options->given[option]);
+    return text;
 }
 
 void gm_options_init(struct gm_options *options)
@@ -399,8 +413,10 @@ int gm_options_find_lost(const struct gm_options *held, const struct gm_options 
     return 0;
 }
 
-void gm_options_warn(const struct gm_options *options)
+void gm_options_warn(const struct gm_options *options, const char *warnings)
 {
+    for (const char *end; (end = strchr(warnings, '\n')); warnings = end + 1)
+        gm_log(GM_LOG_WARN, "%.*s", (int)(end - warnings), warnings);
     for (size_t i = 0; i < BELONGS; i++) {
         const unsigned line = options->given[belongs[i].option];
         /* The file is fine if the command line chose another policy. */
@@ -488,7 +504,8 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
     table[ROWS + 2] = (struct argp_option){
         .name = "check",
         .key = KEY_CHECK,
-        .doc = "Check the options, the configuration file and its rules, and stop",
+        .doc = "Check whether a daemon would start with these options, the file and its rules, and "
+               "stop",
         .group = -1};
     table[ROWS + 3] = (struct argp_option){
         .name = "drain",

@@ -24,6 +24,10 @@ enum gm_options_outcome {
 
 #define GM_CONFIG_MAX (1u << 20) /* bytes; 256 rules of the longest kind have a tenth of that */
 
+/* Where the option was set: "FILE:LINE: ", or "" if that is not in the file. Returns `text`. */
+const char *gm_options_place(const struct gm_options *options, enum gm_option option,
+                             char text[PATH_MAX + 32]);
+
 /* Set every option to its default. */
 void gm_options_init(struct gm_options *options);
 
@@ -56,8 +60,10 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
 int gm_options_find_lost(const struct gm_options *held, const struct gm_options *fresh, char *why,
                          size_t why_size);
 
+#define GM_OPTIONS_WARNINGS 4096u
+
 /* Log what of the options has no effect: of the other policy, or a rule for a user that there is
- * not. */
-void gm_options_warn(const struct gm_options *options);
+ * not; and what else was found of them (gm_trial), a line each with '\n' at its end. */
+void gm_options_warn(const struct gm_options *options, const char *warnings);
 
 #endif

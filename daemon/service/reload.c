@@ -25,10 +25,14 @@ static void on_answered(uv_async_t *answered)
 }
 
 void gm_reload_init(struct gm_reload *reload, uv_loop_t *loop, struct gm_options *options,
-                    struct gm_machine *machine, int argc, char **argv)
+                    struct gm_machine *machine, gm_reload_trial *trial, int argc, char **argv)
 {
-    *reload = (struct gm_reload){
-        .loop = loop, .options = options, .machine = machine, .argc = argc, .argv = argv};
+    *reload = (struct gm_reload){.loop = loop,
+                                 .options = options,
+                                 .machine = machine,
+                                 .trial = trial,
+                                 .argc = argc,
+                                 .argv = argv};
     reload->work.data = reload;
     uv_async_init(loop, &reload->answered, on_answered);
     reload->answered.data = reload;
@@ -43,16 +47,6 @@ struct gm_engine_tuning gm_reload_tuning(const struct gm_options *options)
                                      .grace_ns = options->grace,
                                      .drain_deadline_ns = options->drain_deadline,
                                      .best_effort_share = options->best_effort_share};
-}
-
-/* Where the option stands now: "FILE:LINE: ", or "" if it is gone from there. */
-static const char *place_of(const struct gm_options *options, enum gm_option option,
-                            char text[PATH_MAX + 32])
-{
-    text[0] = '\0';
-    if (options->given[option] && options->given[option] != GM_GIVEN_ON_LINE)
-        snprintf(text, PATH_MAX + 32, "%s:%u: ", options->config, options->given[option]);
-    return text;
 }
 
 /* The names of options, with commas between them. */
@@ -85,7 +79,7 @@ static void take(struct gm_options *options, const struct gm_options *fresh)
             memcpy((char *)options + row->offset, (const char *)fresh + row->offset, row->size);
         } else if (!gm_option_is_same(row, options, fresh)) {
             gm_log(GM_LOG_WARN, "%s%s has changed, which needs a restart",
-                   place_of(fresh, i, place), row->name);
+                   gm_options_place(fresh, i, place), row->name);
             continue;
         }
         options->given[i] = fresh->given[i]; /* lines move */
@@ -101,6 +95,9 @@ static void read_again(uv_work_t *work)
     if (reload->error == 0) /* only on_read changes reload->options */
         reload->error =
             gm_options_find_lost(reload->options, &reload->fresh, reload->why, sizeof reload->why);
+    if (reload->error == 0) /* the next start would end with it */
+        reload->error =
+            reload->trial(&reload->fresh, reload->warnings, reload->why, sizeof reload->why);
 }
 
 /* "changed: rule, idle; need a restart: slice" */
@@ -122,7 +119,7 @@ static void say_outcome(struct gm_reload *reload)
 static void change(struct gm_reload *reload)
 {
     const struct gm_options *options = reload->options;
-    gm_options_warn(&reload->fresh);
+    gm_options_warn(&reload->fresh, reload->warnings);
     take(reload->options, &reload->fresh);
     gm_log_from(options->log_level);
     gm_users_ask_again(); /* they may belong to other groups by now: on_answered */

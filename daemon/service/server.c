@@ -2,6 +2,7 @@
 #include "daemon/service/server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,21 @@ static const char *else_where(bool is_user)
                    : "run as a user who may, or use --user";
 }
 
+/* Nothing can be made beside the socket. */
+static void explain_folder(const char *path, bool is_user, int error, char *why, size_t size)
+{
+    if (error == ENOENT)
+        snprintf(why, size,
+                 "the directory of the socket %s does not exist: make it, or choose another "
+                 "--socket",
+                 path);
+    else
+        snprintf(why, size,
+                 "the socket %s cannot be made: cannot write in its directory: %s; %s, or choose "
+                 "another --socket",
+                 path, strerror(error), else_where(is_user));
+}
+
 static int take_lock(struct gm_server *server, char *why, size_t size)
 {
     const char *path = server->address.sun_path;
@@ -60,16 +76,8 @@ static int take_lock(struct gm_server *server, char *why, size_t size)
     else if (fd == -EBUSY)
         snprintf(why, size, "%s keeps changing: is another gpumuxd starting and stopping there?",
                  server->lock_path);
-    else if (fd == -ENOENT)
-        snprintf(why, size,
-                 "the directory of the socket %s does not exist: make it, or choose another "
-                 "--socket",
-                 path);
     else
-        snprintf(why, size,
-                 "the socket %s cannot be made: cannot write in its directory: %s; %s, or choose "
-                 "another --socket",
-                 path, strerror(-fd), else_where(server->is_user));
+        explain_folder(path, server->is_user, -fd, why, size);
     return fd;
 }
 
@@ -81,10 +89,11 @@ static void drop_lock(struct gm_server *server)
     server->lock_fd = -1;
 }
 
-/* 0: nothing is at the path, or only the socket of a dead daemon. */
-static int check_path(const char *path, char *why, size_t size)
+/* 0: nothing is at the path, or a socket, and *is_there says which. */
+static int look_at(const char *path, bool *is_there, char *why, size_t size)
 {
     struct stat found;
+    *is_there = false;
     if (lstat(path, &found)) {
         if (errno == ENOENT)
             return 0;
@@ -97,6 +106,17 @@ static int check_path(const char *path, char *why, size_t size)
                  "%s is there and is not a socket: remove it, or choose another --socket", path);
         return -EEXIST;
     }
+    *is_there = true;
+    return 0;
+}
+
+/* 0: nothing is at the path, or only the socket of a dead daemon. */
+static int check_path(const char *path, char *why, size_t size)
+{
+    bool is_there;
+    const int error = look_at(path, &is_there, why, size);
+    if (error || !is_there)
+        return error;
     int fd = gm_sock_connect(path);
     if (fd == -ECONNREFUSED)
         return 0;
@@ -134,6 +154,37 @@ static int make_dir(const char *path, bool is_user, char *why, size_t size)
     return 0;
 }
 
+int gm_server_try(const struct gm_server_config *config, char *why, size_t why_size)
+{
+    struct sockaddr_un address;
+    char folder[sizeof address.sun_path];
+    const size_t length = strlen(config->path);
+    bool is_there;
+    if (length >= sizeof address.sun_path) {
+        snprintf(why, why_size,
+                 "the socket's path is %zu bytes long, and at most %zu can be used: choose a "
+                 "shorter --socket",
+                 length, sizeof address.sun_path - 1);
+        return -ENAMETOOLONG;
+    }
+    if (config->path[0] != '/') {
+        snprintf(why, why_size,
+                 "the socket %s has no absolute path, and programs may be in any folder: choose "
+                 "--socket /...",
+                 config->path);
+        return -EINVAL;
+    }
+    memcpy(folder, config->path, length + 1);
+    char *slash = strrchr(folder, '/');
+    slash[slash == folder] = '\0';
+    if (!config->is_default_dir && faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0) {
+        const int error = errno;
+        explain_folder(config->path, config->is_user, error, why, why_size);
+        return -error;
+    }
+    return look_at(config->path, &is_there, why, why_size);
+}
+
 int gm_server_claim(struct gm_server **result, const struct gm_server_config *config, char *why,
                     size_t why_size)
 {
@@ -149,14 +200,9 @@ int gm_server_claim(struct gm_server **result, const struct gm_server_config *co
     server->fd = -1;
     server->is_user = config->is_user;
     server->address.sun_family = AF_UNIX;
-    if (length >= sizeof server->address.sun_path) {
-        snprintf(why, why_size,
-                 "the socket's path is %zu bytes long, and at most %zu can be used: choose a "
-                 "shorter --socket",
-                 length, sizeof server->address.sun_path - 1);
-        error = -ENAMETOOLONG;
+    error = gm_server_try(config, why, why_size);
+    if (error)
         goto free_server;
-    }
     memcpy(server->address.sun_path, config->path, length + 1);
     snprintf(server->lock_path, sizeof server->lock_path, "%s.lock", config->path);
 

@@ -25,6 +25,10 @@ struct gm_server_config {
     bool is_default_dir; /* make the socket's directory if it is missing (0700, 0755) */
 };
 
+/* Whether a socket can be made there, as far as nobody else serves it. 0, or -errno with one line
+ * in `why`. Any thread. */
+int gm_server_try(const struct gm_server_config *config, char *why, size_t why_size);
+
 /* Take the lock and check the path. Returns 0; or -errno with one line in `why`, and then nothing
  * is left behind. */
 int gm_server_claim(struct gm_server **server, const struct gm_server_config *config, char *why,

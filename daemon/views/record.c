@@ -53,16 +53,27 @@ static bool has_entries(int fd)
     return n == (ssize_t)sizeof begin || (end && end + 1 < begin + n);
 }
 
-/* Rename an older trace at the path. */
-static int step_aside(const char *path, char *why, size_t size)
+static bool open_trace(const char *path, int *fd)
+{
+    struct stat found;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    return *fd >= 0 ? fstat(*fd, &found) == 0 && S_ISREG(found.st_mode) && is_trace(*fd)
+                    : errno == ENOENT;
+}
+
+/* What is to be done with what is at the path: nothing, as there is none; or that. */
+enum found { FOUND_NONE, FOUND_EMPTY, FOUND_TRACE };
+
+/* An enum found, or -errno. */
+static int look_at(const char *path, char *why, size_t size)
 {
     char old[PATH_MAX + 8];
     struct stat found;
-    int error = 0;
+    int error = 0, fd = -1;
 
     if (lstat(path, &found)) {
         if (errno == ENOENT)
-            return 0; /* if the folder is missing, open will fail */
+            return FOUND_NONE; /* if the folder is missing, open will fail */
         error = -errno;
         snprintf(why, size, "%s cannot be recorded to: %s", path, strerror(-error));
         return error;
@@ -71,13 +82,13 @@ static int step_aside(const char *path, char *why, size_t size)
         snprintf(why, size, "%s cannot be recorded to: it is there and not a regular file", path);
         return -EEXIST;
     }
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const bool is_ours = open_trace(path, &fd);
     if (fd < 0) {
         error = -errno;
         snprintf(why, size, "%s cannot be recorded to: %s", path, strerror(-error));
         return error;
     }
-    bool is_ours = is_trace(fd), is_worth = has_entries(fd);
+    const bool is_worth = has_entries(fd);
     close(fd);
     if (!is_ours) {
         snprintf(why, size,
@@ -86,27 +97,39 @@ static int step_aside(const char *path, char *why, size_t size)
                  path);
         return -EEXIST;
     }
-    if (!is_worth) { /* from a start that failed: keep FILE.old instead */
-        if (unlink(path)) {
-            error = -errno;
-            snprintf(why, size, "%s cannot be recorded to: %s", path, strerror(-error));
-        }
-        return error;
-    }
+    if (!is_worth) /* from a start that failed: keep FILE.old instead */
+        return FOUND_EMPTY;
     snprintf(old, sizeof old, "%s.old", path);
-    fd = open(old, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    is_ours = fd >= 0 ? fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && is_trace(fd)
-                      : errno == ENOENT;
+    const bool is_old_ours = open_trace(old, &fd);
     if (fd >= 0)
         close(fd);
-    if (!is_ours) {
-        snprintf(why, size,
-                 "the trace %s cannot be kept as %s: that is there and no trace of gpumuxd; remove "
-                 "it, or choose another --record",
-                 path, old);
-        return -EEXIST;
+    if (is_old_ours)
+        return FOUND_TRACE;
+    snprintf(why, size,
+             "the trace %s cannot be kept as %s: that is there and no trace of gpumuxd; remove "
+             "it, or choose another --record",
+             path, old);
+    return -EEXIST;
+}
+
+int gm_record_try(const char *path, char *why, size_t why_size)
+{
+    const int found = look_at(path, why, why_size);
+    return found < 0 ? found : 0;
+}
+
+/* Rename an older trace at the path. */
+static int step_aside(const char *path, char *why, size_t size)
+{
+    char old[PATH_MAX + 8];
+    const int found = look_at(path, why, size);
+    int error = found < 0 ? found : 0;
+    if (found == FOUND_EMPTY && unlink(path)) {
+        error = -errno;
+        snprintf(why, size, "%s cannot be recorded to: %s", path, strerror(-error));
     }
-    if (rename(path, old)) {
+    snprintf(old, sizeof old, "%s.old", path);
+    if (found == FOUND_TRACE && rename(path, old)) {
         error = -errno;
         snprintf(why, size, "the trace %s cannot be kept as %s: %s", path, old, strerror(-error));
     }

@@ -25,6 +25,9 @@ struct gm_record;
 int gm_record_open(struct gm_record **record, uv_loop_t *loop, const char *path, uint64_t most,
                    char *why, size_t why_size);
 
+/* Whether what is at the path is no obstacle to that. 0, or -errno with one line in `why`. */
+int gm_record_try(const char *path, char *why, size_t why_size);
+
 /* Record what the scheduler accepted, in that order. `record` may be NULL in all of these. */
 void gm_record_config(struct gm_record *record, const struct gm_sched_config *config);
 void gm_record_event(struct gm_record *record, uint64_t now, const struct gm_sched_event *event);

@@ -1,0 +1,1 @@
+gm_take(${GM_TEST} daemon service/seen)
