@@ -278,6 +278,36 @@ static void check_keeper(struct doctor *doctor, const cJSON *status)
         check(doctor, "keeper", -1, OK, "", "gpumux-keeper.service is %s", active);
 }
 
+/* What `gpumuxd --check` beside this program says of the file that the daemon has read. */
+static void check_config(struct doctor *doctor, const cJSON *status)
+{
+    const cJSON *config = cJSON_GetObjectItemCaseSensitive(status, "config");
+    const bool is_user = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(config, "user"));
+    const char *file = mux_word(config, "config");
+    char daemon[PATH_MAX] = "", command[3 * PATH_MAX], line[1024], last[1024] = "";
+    if (readlink("/proc/self/exe", daemon, sizeof daemon - 16) <= 0 || strchr(file, '\''))
+        return;
+    snprintf(strrchr(daemon, '/'), 16, "/gpumuxd");
+    const bool is_default = file[0] != '/';
+    snprintf(command, sizeof command, "'%s' --check%s%s%s%s 2>&1", daemon, is_user ? " --user" : "",
+             is_default ? "" : " --config '", is_default ? "" : file, is_default ? "" : "'");
+    FILE *pipe = strchr(daemon, '\'') || access(daemon, X_OK) != 0 ? NULL : popen(command, "re");
+    if (!pipe)
+        return;
+    while (fgets(line, sizeof line, pipe))
+        snprintf(last, sizeof last, "%.*s", (int)strcspn(line, "\n"), line);
+    const bool is_wrong = pclose(pipe) != 0;
+    const char *text = strstr(last, "gpumuxd: ");
+    check(doctor, "configuration", -1,
+          is_wrong  ? WRONG
+          : last[0] ? NOTE
+                    : OK,
+          is_wrong ? "mend that: the next start of gpumuxd refuses it" : "", "%s",
+          text      ? text + strlen("gpumuxd: ")
+          : last[0] ? last
+                    : "the next start takes it");
+}
+
 /* The limit of open files of a process; 0: it cannot be read. */
 static unsigned long long files_of(double pid)
 {
@@ -435,6 +465,7 @@ static void check_all(struct doctor *doctor, const struct mux_driver *driver,
     check_mps(doctor, driver, status);
     check_daemon(doctor, status, ask.why, code == MUX_DOWN);
     check_keeper(doctor, status);
+    check_config(doctor, status);
     if (status) {
         check_limits(doctor, status);
         cJSON_ArrayForEach(gpu, cJSON_GetObjectItemCaseSensitive(status, "gpus"))

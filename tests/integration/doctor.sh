@@ -63,6 +63,16 @@ doctor 0 env PATH="$dir/bin:$PATH"
 says '^keeper note gpumux-keeper.service has failed: '
 stop_daemon
 
+# A configuration that the next start refuses.
+echo 'slice = 1s' > "$dir/gpumux.conf"
+start_daemon --config "$dir/gpumux.conf"
+doctor 0 env
+says '^configuration ok '
+echo "disk = $dir/none:1G" > "$dir/gpumux.conf"
+doctor 1 env
+says "^configuration WRONG $dir/gpumux.conf:1: --disk $dir/none: cannot make a file there"
+stop_daemon
+
 doctor 1 env
 says '^daemon WRONG gpumuxd is not running'
 says '^ -> sudo systemctl start gpumuxd'
