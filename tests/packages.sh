@@ -92,6 +92,20 @@ diff "$work/before" "$work/installed" | sed -n 's/^> /    /p'
 mkdir -p "$root/tmp/sim" "$root/tmp/simcuda" && cp -P "$build"/tests/simcuda/*.so* "$root/tmp/simcuda"
 cp "$build/tests/programs/gm_worker" "$root/tmp"
 libraries=/tmp/simcuda
+echo '# wrong values: refused with file and line, or warned of and harmless'
+mkdir -p "$root/tmp/values" && echo text > "$root/tmp/values/file"
+cp "$root/etc/gpumux/gpumux.conf" "$work/gpumux.conf"
+line=$(($(wc -l < "$work/gpumux.conf") + 1))
+while read -r verdict value; do
+    case $verdict in refuse) expected=1 ;; warn) expected=0 ;; *) continue ;; esac
+    { cat "$work/gpumux.conf" && echo "$value" | sed 's|@|/tmp/values|'; } > "$root/etc/gpumux/gpumux.conf"
+    in_root gpumuxd --check > "$work/said" 2>&1 < /dev/null
+    code=$?
+    [ "$code" = "$expected" ] && grep -q "/etc/gpumux/gpumux.conf:$line: " "$work/said" || fail "$value: $code, $(cat "$work/said")"
+    [ "$verdict" = refuse ] || { start_daemon && stop_daemon; } < /dev/null
+done < "$source/tests/integration/config_values.txt"
+cp "$work/gpumux.conf" "$root/etc/gpumux/gpumux.conf"
+rm -r "$root/tmp/values"
 start_daemon
 share
 
@@ -143,7 +157,17 @@ mux-ctl status
 systemd-analyze verify --man=no gpumuxd.service gpumux-keeper.service
 systemctl is-active gpumux-keeper
 [ "$(stat -c %a /run/gpumux-keeper)" = 700 ]
-apt-get -q -y install --no-install-recommends /trial/new/*.deb # starts the daemon anew beside programs, which lose nothing
+cp /etc/gpumux/gpumux.conf /trial/gpumux.conf
+echo 'disk = /home/none:1G' >> /etc/gpumux/gpumux.conf # a mistake: the old daemon goes on, and it is said where
+apt-get -q -y install --no-install-recommends /trial/new/*.deb > /trial/said 2>&1
+grep '/etc/gpumux/gpumux.conf:[0-9]*: --disk /home/none: ' /trial/said
+grep 'the old one goes on' /trial/said
+is_version 0.1.0
+sed -i 's/^disk = .*/disk = \/root:1G/' /etc/gpumux/gpumux.conf # the unit may not write there
+if gpumuxd --check > /trial/said 2>&1; then exit 1; fi
+grep 'gpumux.conf:[0-9]*: the service may not write in /root (ProtectHome= of gpumuxd.service)' /trial/said
+cp /trial/gpumux.conf /etc/gpumux/gpumux.conf
+apt-get -q -y install --no-install-recommends --reinstall /trial/new/*.deb # starts the daemon anew beside programs, which lose nothing
 is_version 0.1.1
 systemctl kill -s KILL gpumuxd # the service manager starts another one
 sleep 4
