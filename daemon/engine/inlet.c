@@ -122,7 +122,7 @@ void gm_engine_on_exit(void *unused, struct gm_client *client)
 
 void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu)
 {
-    gm_engine_refresh(engine);
+    enter_kind(engine, GM_INPUT_DEVICE);
     gpu->budget = gm_engine_offered(engine);
     memcpy(gpu->uuid, engine->uuid.bytes, sizeof gpu->uuid);
 }

@@ -116,7 +116,8 @@ static void freezers(void **state)
     put("/cg/2/cgroup.events", "frozen 1\n");
     expect(GM_WHY_FROZEN);
     host = (struct gm_process_system){.root = root}; /* what the kernel writes in octal */
-    put("/proc/self/mountinfo", "33 23 0:29 /b\\134x\\011y /c\\040g\\012z rw - cgroup2 cgroup2 rw\n");
+    put("/proc/self/mountinfo",
+        "33 23 0:29 /b\\134x\\011y /c\\040g\\012z rw - cgroup2 cgroup2 rw\n");
     put("/proc/7/cgroup", "0::/b\\x\ty\n");
     put("/c g\nz/cgroup.events", "frozen 1\n");
     expect(GM_WHY_FROZEN);

@@ -113,6 +113,7 @@ static void lose_gpu(struct gm_engine *engine, const char *error)
 
 int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input *input)
 {
+    const uint64_t budget = engine->table->budget;
     bool is_over = false;
     int error = 0;
     gm_engine_set_time(engine, now);
@@ -120,8 +121,10 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
     switch (input->kind) {
     case GM_INPUT_TIME:
         break;
+    case GM_INPUT_DEVICE:
     case GM_INPUT_REFRESH: /* nobody may have looked since the last app left */
         gm_engine_follow_budget(engine, GM_WHY_NONE);
+        is_over = input->kind == GM_INPUT_DEVICE && engine->table->budget == budget;
         break;
     case GM_INPUT_JOIN:
         error = join(engine, input->client);

@@ -12,7 +12,8 @@ struct gm_holdings;
 
 enum gm_input_kind {
     GM_INPUT_TIME,        /* nothing but time has passed */
-    GM_INPUT_REFRESH,     /* look what the device has free, and bring all up to date */
+    GM_INPUT_DEVICE,      /* look what the device has free, and follow if the budget is another */
+    GM_INPUT_REFRESH,     /* ... and bring all up to date */
     GM_INPUT_JOIN,        /* the client is an app of this engine from now on */
     GM_INPUT_MESSAGE,     /* of the app */
     GM_INPUT_IMPORTED,    /* the app has imported memory of the client */

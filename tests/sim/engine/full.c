@@ -49,7 +49,8 @@ void full_run(void)
     struct gm_gpu_entry gpu;
     gm_engine_describe(machine.daemon.engines[0], &gpu);
     require(engine->table->budget > fallen, "the budget is not followed");
-    require(!gm_table_is_plan_stale(engine->table, false), "there is another budget, and no plan for it");
+    require(!gm_table_is_plan_stale(engine->table, false),
+            "there is another budget, and no plan for it");
     until = machine.now + 3 * GM_S;
     const uint64_t promised = engine->table->committed - (PINNED - engine->host->window);
     while (engine->table->budget < promised)
