@@ -81,7 +81,8 @@ struct gm_plan_input {
 /*
  * The reserve: pinned memory that evictions leave free (0 without lower tiers). A full lower tier
  * is emptied through pinned memory. With room for three chunks below the GPU, either one can be
- * promoted, or one can be demoted although that room is split over two lower tiers.
+ * promoted, or one can be demoted although that room is split over two lower tiers. Where the only
+ * lower tier is closed there is none: a plan that begins leaves room for one chunk at its end.
  *
  * GM_PLAN_WINDOW_MIN is the window with which plans always end. Nothing may be demotable, as each
  * lower tier has room for less than a chunk, and the GPU too: then there is still room for a chunk

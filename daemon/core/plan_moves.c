@@ -293,11 +293,18 @@ static bool place_chunk(struct gm_planning *p, uint32_t index, unsigned tier)
 
 /* Sums. */
 
+/* Nothing can be demoted, and nothing need be kept for that: what is in pinned memory and on the
+ * GPU changes places through all that is free. */
+static bool is_disk_alone_closed(const struct gm_plan_input *input)
+{
+    return input->tiers[GM_TIER_DISK].is_closed && input->tiers[GM_TIER_PAGED].cap == 0;
+}
+
 uint64_t gm_plan_reserve(const struct gm_plan_input *input)
 {
     if (input->tiers[GM_TIER_PINNED].cap == 0 ||
         input->tiers[GM_TIER_PAGED].cap + input->tiers[GM_TIER_DISK].cap == 0 ||
-        input->window <= GM_PLAN_GROUP)
+        input->window <= GM_PLAN_GROUP || is_disk_alone_closed(input))
         return 0;
     uint64_t bytes = input->window - GM_PLAN_GROUP;
     return bytes < GM_PLAN_RESERVE ? bytes : GM_PLAN_RESERVE;
@@ -635,6 +642,9 @@ void gm_plan_make(const struct gm_table *table, const struct gm_plan_input *inpu
     if (p.has_tiers)
         sum_tiers(&p);
     plan->is_complete = make_moves(&p) && plan->is_complete;
+    if (p.has_tiers && is_disk_alone_closed(input) &&
+        p.free[GM_TIER_PINNED] < (int64_t)GM_CHUNK_MAX)
+        plan->lacks_room = true; /* nobody could change places any more */
     if (layout->is_ahead && layout->n_targets > 0 && p.has_tiers)
         promote_rest(&p);
     if (layout->is_ahead && layout->n_targets > 0 && !brings_any(plan))

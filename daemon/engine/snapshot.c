@@ -150,6 +150,8 @@ static struct gm_reason why_of(const struct gm_engine *engine, uint32_t id,
                                   .of = gm_engine_is_evicted(engine, id) ? GM_WHY_EVICTED
                                                                          : GM_WHY_NONE,
                                   .held = entry->device - entry->fixed};
+    if (gm_engine_awaits_disk(engine, id))
+        return (struct gm_reason){.why = GM_WHY_TIER_FAILS};
     if (app->state == GM_APP_DRAINING)
         return (struct gm_reason){.why = GM_WHY_FINISHES};
     if (gm_engine_is_app_off(engine, id))
@@ -203,7 +205,8 @@ static enum gm_shown_state state_of(const struct gm_engine *engine, uint32_t id,
         return GM_SHOWN_STOPPED;
     if (app->state == GM_APP_PAUSED && account->policy.is_paused)
         return GM_SHOWN_PAUSED;
-    if ((app->state == GM_APP_PAUSED && app->is_part_stopped) || waits_for_group(engine, id))
+    if ((app->state == GM_APP_PAUSED && app->is_part_stopped) || waits_for_group(engine, id) ||
+        gm_engine_awaits_disk(engine, id))
         return GM_SHOWN_WAITING;
     switch (app->state) {
     case GM_APP_PAUSED:

@@ -2,12 +2,14 @@
  * A preloaded library with three faults of a disk. Each lasts for as long as the file exists that
  * an environment variable names:
  *
- *   GM_FAULTY_DISK  writing fails with "no space left": a disk that fills up in the middle
+ *   GM_FAULTY_DISK  writing fails with "no space left": a disk that fills up in the middle; or,
+ * with GM_FAULTY_PERCENT, so many of its writes fail, in an order that is always the same
  *   GM_FAULTY_READ  reading the first GM_FAULTY_BYTES of a file fails: a disk with a bad spot
  *   GM_FAULTY_FREE  the file says how many MiB the filesystem has free: one that others fill
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,12 +23,22 @@ static bool is_faulty(const char *variable)
     return name && access(name, F_OK) == 0;
 }
 
+static bool is_drawn(void)
+{
+    static _Atomic unsigned drawn;
+    const char *percent = getenv("GM_FAULTY_PERCENT");
+    /* The upper bits of multiples of the golden ratio: spread evenly, and never in step with what
+     * is written. */
+    const unsigned at = (atomic_fetch_add(&drawn, 1) + 1) * 2654435769u >> 16;
+    return !percent || at * 100 / 65536 < (unsigned)atoi(percent);
+}
+
 __attribute__((visibility("default"))) ssize_t pwrite(int fd, const void *bytes, size_t size,
                                                       off_t at)
 {
     static ssize_t (*real)(int, const void *, size_t, off_t);
 
-    if (is_faulty("GM_FAULTY_DISK")) {
+    if (is_faulty("GM_FAULTY_DISK") && is_drawn()) {
         errno = ENOSPC;
         return -1;
     }

@@ -389,6 +389,7 @@ struct gm_engine {
     struct gm_host *host;
     uint64_t pinned_limit;   /* memory.c: as it last was */
     int lower_error;         /* -errno of that, 0 if it could be written since */
+    uint64_t lower_failed_at; /* when it last failed; 0: never */
     uint32_t host_copies;    /* copies between host tiers under way */
     uint64_t host_bytes;     /* ... and what they copy in memory */
     uint64_t disk_bytes;     /* ... and from and to the disk */
@@ -397,6 +398,7 @@ struct gm_engine {
     bool is_lower_used;      /* as pinned memory was last asked for: something lies below it */
     bool is_pinned_full;     /* layout.c: who is to run waits for pinned memory, so others' data
                                 comes to the GPU */
+    uint64_t reserve;        /* of pinned memory, as of the plan: core/plan.h */
     uint32_t short_from;     /* of the layout's targets: those from here on ... */
     uint32_t short_to;       /* ... up to here lack room on a disk that cannot be written */
     bool is_waiting_below;   /* ... and copies to or from the tiers below are under way */

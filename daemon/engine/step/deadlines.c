@@ -20,6 +20,7 @@
 #include "daemon/engine/step/grants.h"
 #include "daemon/engine/step/hints.h"
 #include "daemon/engine/step/idle.h"
+#include "daemon/engine/step/layout.h"
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/refusals.h"
@@ -67,7 +68,8 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
     if (engine->table->apps[id].missing == 0 && engine->table->apps[id].leaving == 0 &&
         gm_group_is_several(engine, id))
         gm_engine_progressed(engine, id); /* it waits for its group */
-    const bool has_failed = app->retry.at != 0 && !app->places.is_held;
+    const bool has_failed = (app->retry.at != 0 || gm_engine_is_short_of_disk(engine, id)) &&
+                            !app->places.is_held;
     if (!engine->table->apps[id].is_silent && !has_failed &&
         engine->now < since(engine, app->progress_at) + GM_STALL_NS)
         return;
@@ -187,7 +189,9 @@ void gm_engine_set_alarm(struct gm_engine *engine)
             at = earlier(at, since(engine, app->exit.left_at) + GM_EXIT_NS);
         at = earlier(at, lost_due(engine, app));
         if (app->state == GM_APP_LOADING)
-            at = earlier(at, since(engine, app->progress_at) + GM_STALL_NS);
+            at = gm_engine_is_short_of_disk(engine, id)
+                     ? engine->now
+                     : earlier(at, since(engine, app->progress_at) + GM_STALL_NS);
         if (app->state == GM_APP_RUNNING)
             is_open = true;
         at = earlier(at, gm_engine_placing_due(engine, id));

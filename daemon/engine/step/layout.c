@@ -19,6 +19,7 @@
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/host.h"
+#include "daemon/engine/step/idle.h"
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/moves.h"
 #include "daemon/engine/step/places.h"
@@ -111,6 +112,13 @@ static uint32_t list_apps(struct gm_engine *engine, bool is_up)
     return n;
 }
 
+/* It could not be written a while ago. Half of a switch would keep everybody from working, so none
+ * counts on it. */
+static bool is_doubtful(const struct gm_engine *engine)
+{
+    return engine->lower_failed_at != 0 && engine->now < engine->lower_failed_at + GM_DOUBT_NS;
+}
+
 /* Bytes that are used in a tier below the GPU. Those of shadows can be had. */
 static void describe_tiers(struct gm_engine *engine, struct gm_plan_input *input)
 {
@@ -120,7 +128,7 @@ static void describe_tiers(struct gm_engine *engine, struct gm_plan_input *input
             .cap = gm_stores_cap(engine->stores, (enum gm_tier)tier),
             .used = gm_engine_used_of(engine, (enum gm_tier)tier),
             .ending = engine->table->gives_back[tier],
-            .is_closed = tier == GM_TIER_DISK && gm_engine_is_off(engine, GM_RETRY_BELOW),
+            .is_closed = tier == GM_TIER_DISK && is_doubtful(engine),
         };
 }
 
@@ -195,6 +203,23 @@ static void bring_up(struct gm_engine *engine, const struct gm_plan_input *input
         engine->short_from = engine->short_to = 0;
 }
 
+/* A switch would need the disk, which is in doubt: it begins when data that is in pinned memory now
+ * has left for there. */
+static void demote_first(struct gm_engine *engine, struct gm_plan_input *input)
+{
+    struct gm_plan *plan = &engine->plan;
+    uint32_t n = 0;
+    if (plan->n > 0 || !is_doubtful(engine) || gm_engine_is_off(engine, GM_RETRY_BELOW))
+        return;
+    input->tiers[GM_TIER_DISK].is_closed = false;
+    gm_plan_make(engine->table, input, plan);
+    for (uint32_t i = 0; i < plan->n; i++)
+        if (plan->moves[i].kind == GM_MOVE_DEMOTE &&
+            engine->table->chunks[plan->moves[i].chunk].listed_tier == GM_TIER_PINNED)
+            plan->moves[n++] = plan->moves[i];
+    plan->n = n;
+}
+
 void gm_engine_plan(struct gm_engine *engine)
 {
     const uint64_t begin = gm_engine_stopwatch();
@@ -213,6 +238,8 @@ void gm_engine_plan(struct gm_engine *engine)
         if (!layout->is_ahead) {
             engine->short_to = layout->n_targets;
             engine->short_from = gm_plan_switch(engine->table, &input, &engine->plan);
+            if (engine->short_from < engine->short_to)
+                demote_first(engine, &input);
             break;
         }
         if (is_busy)
@@ -221,6 +248,7 @@ void gm_engine_plan(struct gm_engine *engine)
         if (step == GM_PLANS_AHEAD)
             break;
     }
+    engine->reserve = gm_plan_reserve(&input);
     engine->is_pinned_full = is_pinned_full(engine);
     if (engine->is_pinned_full)
         bring_up(engine, &input, lacks_pinned(engine) + GM_CHUNK_MAX);
@@ -243,4 +271,11 @@ bool gm_engine_is_short_of_disk(const struct gm_engine *engine, uint32_t id)
         if (engine->layout.targets[i] == id)
             return true;
     return false;
+}
+
+bool gm_engine_awaits_disk(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    return is_doubtful(engine) && app->state == GM_APP_PAUSED && app->idle.is_idle &&
+           engine->table->apps[id].missing > 0 && !app->is_stopped && gm_engine_awaits_turn(app);
 }

@@ -9,5 +9,7 @@ bool gm_engine_is_plan_stale(const struct gm_engine *engine);
 void gm_engine_plan(struct gm_engine *engine);
 /* Whether the newest plan left the app out because the disk cannot be written. */
 bool gm_engine_is_short_of_disk(const struct gm_engine *engine, uint32_t app);
+/* It gave its turn back while the disk could not be written, and its threads wait. */
+bool gm_engine_awaits_disk(const struct gm_engine *engine, uint32_t app);
 
 #endif

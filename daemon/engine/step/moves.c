@@ -62,7 +62,7 @@ static bool may_take(struct gm_engine *engine, const struct gm_plan_hold *hold,
     enum gm_tier tier = gm_plan_takes(move);
     if (tier == GM_TIER_NONE)
         return true;
-    return gm_plan_may_take(hold, move, bytes, free_in(engine, tier), engine->host->reserve);
+    return gm_plan_may_take(hold, move, bytes, free_in(engine, tier), engine->reserve);
 }
 
 /* plan.h's other rule; with nothing under way nobody would ask again, and the plan's order holds.
@@ -73,7 +73,7 @@ static bool leaves_room(const struct gm_engine *engine, const struct gm_chunk *c
     return engine->plan_evicts == 0 || !is_moving ||
            gm_plan_leaves_room(gm_chunk_bytes(chunk), free_in(engine, (enum gm_tier)chunk->tier),
                                free_in(engine, GM_TIER_PINNED), engine->host->window,
-                               engine->host->reserve);
+                               engine->reserve);
 }
 
 /* Each of these returns true when the move was made, or is void because things changed. */
