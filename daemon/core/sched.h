@@ -42,6 +42,8 @@ enum gm_sched_event_kind {
     GM_SCHED_TIE,   /* it runs on other GPUs as well, and has no use of this one alone: it is told
                      * when  it could run (gm_sched_is_ready), and others have the room meanwhile */
     GM_SCHED_UNTIE, /* it runs like any other, as it did before TIE */
+    GM_SCHED_WASTE, /* its gate is open and it wants, but hardly uses the GPU: its turn is charged
+                     * as a whole, and so is over */
     GM_SCHED_TIMER, /* nothing happened, but wake_at came */
     GM_SCHED_ROOM,  /* the budget is now `bytes` (the app field is unused) */
 };

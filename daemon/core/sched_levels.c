@@ -287,6 +287,19 @@ void gm_sched_charge(struct gm_sched *s, uint32_t id)
     charge_share(a, ns, is_running);
 }
 
+void gm_sched_waste(struct gm_sched *s, uint32_t id)
+{
+    struct gm_sched_app *a = &s->apps[id];
+    if (!a->is_open || !a->is_wanting)
+        return;
+    gm_sched_charge(s, id);
+    const uint64_t left = gm_sched_left(s, a);
+    add_used(s, a, (int64_t)left);
+    a->level_run += left;
+    pay_lead(s, a, a->lead_ns, true);
+    change_level(s, a, gm_sched_drop);
+}
+
 void gm_sched_take_back(const struct gm_sched *s, struct gm_sched_app *a, uint64_t ns)
 {
     uint64_t here = s->now - a->changed_at; /* it may have come to its level meanwhile */

@@ -16,6 +16,8 @@ void gm_sched_charge(struct gm_sched *s, uint32_t id);
 void gm_sched_take_back(const struct gm_sched *s, struct gm_sched_app *a, uint64_t ns);
 /* It did not drain: what it owes of its share is limited from now on. */
 void gm_sched_limit_debt(struct gm_sched_app *a);
+/* It hardly used its turn: what is left of that is charged, too. */
+void gm_sched_waste(struct gm_sched *s, uint32_t id);
 /* Change what an app does, with its accounts. */
 void gm_sched_turn_into(struct gm_sched *s, uint32_t id, bool is_open, bool is_wanting);
 /* New settings, within their bounds. */

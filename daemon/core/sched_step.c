@@ -91,6 +91,11 @@
  * if it runs for a slice or more between its pauses. (If it runs for less, it has a turn a round
  * for what it runs.)
  *
+ * An app may submit all the time and hardly use the GPU: an empty kernel every 10 ms. Idleness
+ * never ends such a turn. When the engine has found that out (WASTE), the turn is charged as one
+ * that was used: to its slice, to its level and to what it goes first for. So the others wait for
+ * no more of it, and its level is that of who had as many turns.
+ *
  * The account stays within one slice either way: an app saves up one at most, and owes one at most.
  * It begins anew, at 0, after idleness of more than a round, at another level, and when the app may
  * run again that was paused or had used up its share. A new slice begins at once, with 0, if a
@@ -204,6 +209,7 @@ static const uint8_t faults[GM_SCHED_TIMER][STATES] = {
     [GM_SCHED_HURRY] =    { BAD_APP,   0,         0,         0 },
     [GM_SCHED_TIE] =      { BAD_APP,   0,         0,         0 },
     [GM_SCHED_UNTIE] =    { BAD_APP,   0,         0,         0 },
+    [GM_SCHED_WASTE] =    { BAD_APP,   0,         0,         0 },
 };
 /* clang-format on */
 
@@ -427,6 +433,9 @@ static void apply(struct gm_sched *s, const struct gm_sched_event *event)
     case GM_SCHED_UNTIE:
         a->is_tied = event->kind == GM_SCHED_TIE;
         step_aside(s, event->app);
+        break;
+    case GM_SCHED_WASTE:
+        gm_sched_waste(s, event->app);
         break;
     case GM_SCHED_TIMER:
     case GM_SCHED_ROOM:

@@ -30,6 +30,7 @@ static const struct {
     [GM_SCHED_HURRY] = {"hurry", .has_app = true},
     [GM_SCHED_TIE] = {"tie", .has_app = true},
     [GM_SCHED_UNTIE] = {"untie", .has_app = true},
+    [GM_SCHED_WASTE] = {"waste", .has_app = true},
     [GM_SCHED_TIMER] = {"timer", .has_app = false},
     [GM_SCHED_ROOM] = {"room", .has_bytes = true},
 };

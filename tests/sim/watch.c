@@ -236,6 +236,9 @@ static void apply(struct watch *w, const struct gm_sched_event *event)
         a->is_tied = event->kind == GM_SCHED_TIE;
         w->first = NOBODY; /* its turn is called off, or comes before those behind it */
         break;
+    case GM_SCHED_WASTE: /* a slice at most is charged that it did not run */
+        a->taken_ns += w->config.slice_ns << w->config.levels;
+        break;
     case GM_SCHED_HURRY:
     case GM_SCHED_TIMER:
         w->timers++;

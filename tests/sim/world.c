@@ -579,6 +579,10 @@ bool world_step(struct world *w, uint64_t end)
         change_room(w);
         break;
     }
+    const bool is_wasted = w->busy_percent > 0 && draw_percent(&w->chance, 1);
+    const uint32_t waster = is_wasted ? draw_known(w) : WORLD_NOBODY;
+    if (waster != WORLD_NOBODY)
+        send_kind(w, GM_SCHED_WASTE, waster, 0);
     make_true(w);
     return true;
 }

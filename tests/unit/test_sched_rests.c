@@ -240,6 +240,33 @@ static void nothing_is_gained(void **state)
 
 #define rests_rule(f) cmocka_unit_test_setup_teardown(f, setup_rests, teardown)
 
+/* A turn that is hardly used is over, and charged as one that was: at its level, and before all. */
+static void who_wastes_its_turn_pays_for_all_of_it(void **state)
+{
+    (void)state;
+    begin(1);
+    const uint32_t level = account(0).level;
+    comes_back(1);
+    expect_set("1");
+    pass(2);
+    event(GM_SCHED_WASTE, 1);
+    engine();
+    expect_set("0");
+    assert_false(account(1).has_lead);
+    const uint64_t ran = account(1).run_ns;
+    while (!is_open[1])
+        pass(1);
+    assert_int_equal(account(1).run_ns, ran); /* it does not come before its turn */
+    pass(1);
+    const uint64_t charged = account(1).charged_ns;
+    event(GM_SCHED_WASTE, 1);
+    engine();
+    expect_set("0");
+    assert_true(account(1).level > level || account(1).charged_ns > charged);
+    event(GM_SCHED_WASTE, 1); /* it has no turn to lose */
+    expect_set("0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -253,6 +280,7 @@ int main(void)
         rests_rule(several_that_come_back_take_short_turns),
         rests_rule(who_just_came_back_goes_before_who_ran_since),
         rests_rule(nothing_is_gained),
+        rests_rule(who_wastes_its_turn_pays_for_all_of_it),
     };
     return cmocka_run_group_tests_name("sched_rests", tests, NULL, NULL);
 }
