@@ -62,8 +62,8 @@ _Static_assert(sizeof(struct gm_ctl) == 4096, "gm_ctl is one page");
 /* One thread of the app. Only that thread writes it; the last slot is changed by atomic adds. */
 struct gm_slot {
     _Atomic uint32_t inside;  /* not 0 inside a gate-crossing call: shim/gate/gate.h */
-    _Atomic uint32_t blocked; /* 1 inside a synchronizing call */
-    _Atomic uint64_t calls;   /* hooked calls that returned; the daemon looks for changes */
+    uint32_t unused;          /* shims of other versions write it */
+    _Atomic uint64_t calls;   /* gate-crossing calls that returned; the daemon looks for changes */
     _Atomic uint32_t tid;     /* the thread, for the shim */
     uint8_t reserved[GM_CACHE_PAIR - 20];
 };

@@ -156,7 +156,7 @@ struct gm_msg_done {
 struct gm_msg_quiet {
     uint64_t query;    /* of the newest QUERY; others are ignored */
     uint32_t is_quiet; /* 1: the work ended; 0: unknown, ask again later */
-    uint32_t reserved;
+    uint32_t had_none; /* 1: there was none when it was asked; 0: there was, or it is not known */
 };
 
 /*

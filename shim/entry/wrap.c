@@ -123,9 +123,8 @@ static __thread volatile uint32_t gm_handling __attribute__((used, tls_model("in
     GM_DEFINE symbol params                                                                        \
     {                                                                                              \
         GM_FIND(symbol)                                                                            \
-        struct gm_slot *gm_blocked = gm_sync_enter();                                              \
         CUresult gm_result = gm_real_call args;                                                    \
-        gm_sync_leave(gm_blocked);                                                                 \
+        gm_gate_waited();                                                                          \
         if (__builtin_strstr(#symbol, "Synchronize") != NULL && gm_pools_have_excess() &&          \
             gm_handling == 0) {                                                                    \
             gm_handling = 1;                                                                       \

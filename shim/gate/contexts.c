@@ -15,7 +15,7 @@
 #include "shim/driver/real.h"
 #include "shim/gate/gate.h"
 
-#define GM_EVENT_NAP_MIN 50000 /* ns between polls of an event; doubles up to late_ns */
+#define GM_EVENT_NAP 50000 /* ns: an event behind no work is passed by then */
 
 /* The newest window that gm_contexts_follow was asked about there. */
 struct gm_follow {
@@ -55,6 +55,7 @@ struct gm_contexts_asker {
     void (*visit)(CUcontext context, uint64_t argument);
     uint64_t argument;
 };
+static bool gm_contexts_has_waited; /* the drainer's: it found work */
 /* Counts reasons to stop early. The drainer naps on this futex. */
 static _Atomic uint32_t gm_contexts_bell;
 
@@ -288,18 +289,19 @@ static bool gm_contexts_may_wait(const struct gm_contexts_asker *asker)
 /* Wait until the GPU has passed `event`. */
 static CUresult gm_contexts_await(CUevent event, const struct gm_contexts_asker *asker)
 {
-    for (uint64_t nap = GM_EVENT_NAP_MIN;;) {
+    bool is_due = asker->late_ns < GM_MS; /* else it polls no more often than that */
+    for (uint64_t nap = GM_EVENT_NAP;; nap = asker->late_ns, is_due = true) {
         uint32_t bell = atomic_load(&gm_contexts_bell);
         if (!gm_contexts_may_wait(asker))
             return CUDA_ERROR_NOT_READY;
         if (gm_gate_captures() > 0)
             return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        CUresult result = gm_real.cuEventQuery(event);
+        CUresult result = is_due ? gm_real.cuEventQuery(event) : CUDA_ERROR_NOT_READY;
         if (result != CUDA_ERROR_NOT_READY)
             return result;
+        gm_contexts_has_waited = gm_contexts_has_waited || is_due;
         const struct timespec pause = gm_timespec(nap);
         syscall(SYS_futex, &gm_contexts_bell, FUTEX_WAIT_PRIVATE, bell, &pause, NULL, 0);
-        nap = nap * 2 < asker->late_ns ? nap * 2 : asker->late_ns;
     }
 }
 
@@ -330,8 +332,10 @@ static CUresult gm_contexts_finish_current(CUcontext context, const struct gm_co
     CUresult result = gm_contexts_record_current(context, &event);
     if (result == CUDA_SUCCESS)
         result = gm_contexts_await(event, asker);
-    else if (result == CUDA_ERROR_NOT_SUPPORTED)
+    else if (result == CUDA_ERROR_NOT_SUPPORTED) {
+        gm_contexts_has_waited = true; /* nobody knows */
         result = gm_contexts_synchronize_current();
+    }
     if (event != NULL)
         gm_real.cuEventDestroy_v2(event);
     return result;
@@ -450,7 +454,13 @@ CUresult gm_contexts_finish(const _Atomic uint64_t *stamp, uint64_t seen, uint64
 {
     const struct gm_contexts_asker asker = {
         .stamp = stamp, .seen = seen, .late_ns = late_ns, .until = until};
+    gm_contexts_has_waited = false;
     return gm_contexts_walk(&asker);
+}
+
+bool gm_contexts_had_work(void)
+{
+    return gm_contexts_has_waited;
 }
 
 void gm_contexts_visit(void (*visit)(CUcontext context, uint64_t argument), uint64_t argument)

@@ -240,7 +240,9 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
     gm_unlock(&gm_drain_lock);
     if (!is_answer)
         return;
-    struct gm_msg_quiet quiet = {.query = query, .is_quiet = result == CUDA_SUCCESS};
+    struct gm_msg_quiet quiet = {.query = query,
+                                 .is_quiet = result == CUDA_SUCCESS,
+                                 .had_none = result == CUDA_SUCCESS && !gm_contexts_had_work()};
     gm_drain_calls->quiet(&quiet);
 }
 

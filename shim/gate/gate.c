@@ -25,7 +25,7 @@
 #define GM_GATE_FAILED CUDA_ERROR_ILLEGAL_ADDRESS
 
 /* The fast slot of a thread that has none: always taken. */
-static struct gm_slot gm_slot_taken = {.inside = GM_SLOT_IN, .blocked = 1};
+static struct gm_slot gm_slot_taken = {.inside = GM_SLOT_IN};
 
 __thread struct gm_gate_thread gm_gate_self
     __attribute__((tls_model("initial-exec"))) = {.fast = &gm_slot_taken};
@@ -94,13 +94,10 @@ static void gm_gate_thread_exit(void *unused)
     self->is_waiting = 0;
     if (gm_slot_is_shared(slot)) {
         atomic_fetch_sub(&slot->inside, self->inside != 0);
-        atomic_fetch_sub(&slot->blocked, self->blocked);
         self->inside = 0;
-        self->blocked = 0;
         return;
     }
     /* Also if the thread ended in the middle of a call. */
-    atomic_store_explicit(&slot->blocked, 0, memory_order_release);
     atomic_store_explicit(&slot->inside, 0, memory_order_release);
     uint32_t i = (uint32_t)(slot - stat->slot);
     atomic_fetch_and(&gm_slots_taken[i / 64u], ~(1ull << (i % 64u)));
@@ -228,11 +225,8 @@ static void gm_gate_begin(struct gm_gate_thread *self)
 static void gm_gate_rest(struct gm_gate_thread *self)
 {
     uint64_t after_us, for_us;
-    const struct gm_ctl *page = atomic_load(&gm_hot.page);
     if (!gm_gate_requests.is_resting && self->fast != self->own)
         return; /* it has no fast path */
-    if (atomic_load(&page->has_rhythm) == 0)
-        return;
     self->fast = &gm_slot_taken;
     gm_gate_requests.is_resting = true;
     if (!gm_rhythm_rest(&gm_gate_requests.rhythm, gm_now(), &after_us, &for_us))
@@ -323,39 +317,11 @@ CUresult gm_gate_result_slow(CUresult result)
     return is_refused && result >= GM_GATE_FAILED ? gm_gate_refusal() : result;
 }
 
-struct gm_slot *gm_sync_enter_slow(void)
+void gm_gate_waited_slow(void)
 {
     struct gm_gate_thread *self = &gm_gate_self;
-    if (!gm_boot_is_over())
-        return NULL; /* nothing was submitted yet */
-    gm_gate_settle(self);
-    struct gm_slot *slot = self->own;
-    if (gm_slot_is_shared(slot)) {
-        if (self->blocked != 0)
-            return NULL;
-        atomic_fetch_add(&slot->blocked, 1);
-        self->blocked = 1;
-    } else {
-        if (atomic_load_explicit(&slot->blocked, memory_order_relaxed) != 0)
-            return NULL; /* nested */
-        atomic_store_explicit(&slot->blocked, 1, memory_order_relaxed);
-    }
-    return slot;
-}
-
-void gm_sync_leave_slow(struct gm_slot *slot)
-{
-    struct gm_gate_thread *self = &gm_gate_self;
-    if (slot == NULL || slot != self->own)
-        return;
-    atomic_fetch_add(&slot->calls, 1);
-    if (gm_slot_is_shared(slot)) {
-        self->blocked = 0;
-        atomic_fetch_sub(&slot->blocked, 1);
-    } else {
-        atomic_store_explicit(&slot->blocked, 0, memory_order_release);
+    if (self->own != NULL && !gm_slot_is_shared(self->own))
         gm_gate_rest(self);
-    }
 }
 
 /* ---- captures and the closer ---- */
@@ -590,7 +556,6 @@ void gm_gate_after_fork(void)
     self->fast = &gm_slot_taken;
     self->own = NULL;
     self->inside = 0;
-    self->blocked = 0;
     self->is_waiting = 0;
     gm_gate_requests.is_resting = false;
     for (uint32_t word = 0; word < GM_SLOT_WORDS; word++)

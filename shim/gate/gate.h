@@ -4,7 +4,10 @@
  *
  *   SUBMIT   slot = gm_gate_enter(); if (slot == NULL) return gm_gate_refusal();
  *            result = real(...); gm_gate_leave(slot);
- *   SYNC     slot = gm_sync_enter(); result = real(...); gm_sync_leave(slot);   never refused
+ *   SYNC     result = real(...); gm_gate_waited();   never refused
+ *
+ * A call that waits for the GPU, or asks about it, is no work: it leaves no trace here. Whether the
+ * program still has work is for the GPU to say (drain.h, QUERY).
  *
  * The model is Dekker's, with the expensive half on the closer's side:
  *
@@ -73,7 +76,6 @@ struct gm_gate_thread {
         *fast;           /* its slot, if it may take the fast path; else one that is always taken */
     struct gm_slot *own; /* its slot, or the shared one; NULL before its first call */
     uint32_t inside;     /* in the shared slot: as gm_slot.inside in its own; counted unless 0 */
-    uint32_t blocked;    /* in the shared slot: 1 while it is in a synchronizing call */
     uint32_t is_waiting; /* at the gate, and counted in gm_stat.waiting */
 };
 
@@ -85,8 +87,7 @@ extern GM_HIDDEN __thread struct gm_gate_thread gm_gate_self
 GM_COLD struct gm_slot *gm_gate_enter_slow(void);
 GM_COLD CUresult gm_gate_result_slow(CUresult result);
 GM_COLD CUresult gm_gate_leave_slow(struct gm_slot *slot, CUresult result);
-GM_COLD struct gm_slot *gm_sync_enter_slow(void);
-GM_COLD void gm_sync_leave_slow(struct gm_slot *slot);
+GM_COLD void gm_gate_waited_slow(void);
 
 /* Enter if the gate is open and this is neither the first nor a nested call of its thread. NULL:
  * nothing was done, call gm_gate_enter. */
@@ -179,28 +180,12 @@ static inline CUresult gm_gate_refusal(void)
         gm_inside != NULL ? gm_gate_leave_with(gm_inside, call) : gm_gate_refusal();               \
     })
 
-/* Begin a call that waits for the GPU. Never waits for the gate and never boots. May return NULL.
- */
-static inline struct gm_slot *gm_sync_enter(void)
-{
-    struct gm_slot *slot = gm_gate_self.fast;
-    if (__builtin_expect(atomic_load_explicit(&slot->blocked, memory_order_relaxed) != 0, 0))
-        return gm_sync_enter_slow();
-    atomic_store_explicit(&slot->blocked, 1, memory_order_relaxed);
-    return slot;
-}
-
-static inline void gm_sync_leave(struct gm_slot *slot)
+/* A call that waits for the GPU returned. Never boots. */
+static inline void gm_gate_waited(void)
 {
     const struct gm_ctl *page = atomic_load_explicit(&gm_hot.page, memory_order_acquire);
-    if (__builtin_expect(slot == NULL || slot != gm_gate_self.fast ||
-                             atomic_load_explicit(&page->has_rhythm, memory_order_relaxed) != 0,
-                         0)) {
-        gm_sync_leave_slow(slot);
-        return;
-    }
-    gm_slot_count(slot);
-    atomic_store_explicit(&slot->blocked, 0, memory_order_release);
+    if (__builtin_expect(atomic_load_explicit(&page->has_rhythm, memory_order_relaxed) != 0, 0))
+        gm_gate_waited_slow();
 }
 
 /* Called by a thread that waits at the gate, perhaps in a signal handler. */

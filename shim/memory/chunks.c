@@ -8,7 +8,6 @@ bool gm_synchronize(CUcontext context, CUresult *result)
     CUcontext current = NULL;
     if (!gm_gate_sync_begin())
         return false;
-    struct gm_slot *slot = gm_sync_enter();
     if (gm_real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context) {
         *result = gm_real.cuCtxSynchronize();
     } else {
@@ -18,7 +17,6 @@ bool gm_synchronize(CUcontext context, CUresult *result)
             gm_real.cuCtxPopCurrent_v2(&current);
         }
     }
-    gm_sync_leave(slot);
     gm_gate_sync_end();
     return true;
 }

@@ -154,9 +154,7 @@ static CUresult gm_want_hard(struct gm_want *want, uint64_t gone)
             return CUDA_SUCCESS;
         if (!gm_pools_are_freeing() || gm_now() >= until)
             return CUDA_ERROR_OUT_OF_MEMORY;
-        struct gm_slot *slot = gm_sync_enter();
         nanosleep(&pause, NULL);
-        gm_sync_leave(slot);
     }
 }
 

@@ -50,6 +50,49 @@ static void give_signal(const struct gm_worker *worker, const char *name)
             gm_fail(worker, "line %d: not so: %s", __LINE__, #condition);                          \
     } while (0)
 
+/* ---- a program that has next to no work ---- */
+
+static void ask_once(const struct gm_worker *worker, CUstream stream, CUevent event, CUdeviceptr at)
+{
+    size_t free_bytes, total;
+    unsigned type;
+    if (strcmp(worker->mode, "asks-events") == 0) {
+        GM_CU(worker, cuEventQuery, event);
+        GM_CU(worker, cuStreamQuery, stream);
+    } else if (strcmp(worker->mode, "asks-memory") == 0) {
+        GM_CU(worker, cuMemGetInfo, &free_bytes, &total);
+        GM_CU(worker, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at);
+    } else if (strcmp(worker->mode, "asks-syncs") == 0) {
+        GM_CU(worker, cuStreamSynchronize, stream);
+        GM_CU(worker, cuCtxSynchronize);
+    } else if (strcmp(worker->mode, "asks-records") == 0) {
+        GM_CU(worker, cuEventRecord, event, stream);
+        GM_CU(worker, cuEventSynchronize, event);
+    } else {
+        gm_launch(worker, GM_KERNEL_EMPTY, stream, NULL);
+    }
+}
+
+void gm_mode_asks(struct gm_worker *worker)
+{
+    struct gm_counter counter;
+    CUstream stream;
+    CUevent event;
+    gm_counter_make(worker, &counter);
+    GM_CU(worker, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    GM_CU(worker, cuEventCreate, &event, CU_EVENT_DEFAULT);
+    struct gm_buffer *buffers = gm_buffers_make(worker, NULL);
+    for (; gm_is_more(worker, worker->done); worker->done++)
+        ask_once(worker, stream, event, buffers[0].at);
+    for (uint32_t i = 0; i < worker->allocs; i++)
+        gm_buffer_verify(worker, &buffers[i], &counter, NULL);
+    worker->mismatches = gm_counter_read(worker, &counter, NULL);
+    gm_buffers_free(worker, buffers);
+    GM_CU(worker, cuEventDestroy, event);
+    GM_CU(worker, cuStreamDestroy, stream);
+    gm_counter_free(worker, &counter);
+}
+
 /* ---- pointers ---- */
 
 #define ATTRIBUTE_MAX CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE

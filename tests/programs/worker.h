@@ -24,7 +24,7 @@
  *   modes_async.c     modes async and aptds: stream-ordered allocation at random
  *   modes_pools.c     modes pools, what memory pools promise, one by one, and beside
  *   modes_short.c     mode short: pools when there is no more memory
- *   modes_queries.c   modes about questions: pointers, nvml, unswappable, taken, managed
+ *   modes_queries.c   modes about questions: asks-events and its like, empty, pointers, nvml, unswappable, taken, managed
  *   modes_process.c   modes about processes: fork, exec
  *   modes_hold.c      modes about what cannot be paused: values, hostfuncs, abandon, left, files
  *   modes_library.c   modes about libraries that use CUDA: deepbind, lazybind, namespace
@@ -211,6 +211,7 @@ void gm_mode_mappers(struct gm_worker *worker);
 void gm_mode_exports(struct gm_worker *worker);
 void gm_mode_vmminfo(struct gm_worker *worker);
 void gm_mode_vmmoom(struct gm_worker *worker);
+void gm_mode_asks(struct gm_worker *worker);
 void gm_mode_pointers(struct gm_worker *worker);
 void gm_mode_nvml(struct gm_worker *worker);
 void gm_mode_unswappable(struct gm_worker *worker);

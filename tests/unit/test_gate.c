@@ -27,18 +27,17 @@ static void *nest(void *unused)
     assert_int_equal(atomic_load(&outer->calls), 1);
     store_gate(GM_GATE_OPEN);
 
-    /* A synchronizing call in a submitting one and the other way round. */
-    struct gm_slot *sync = gm_sync_enter();
-    assert_ptr_equal(sync, gm_sync_enter() == NULL ? outer : NULL);
-    outer = gm_gate_enter();
-    assert_int_equal(atomic_load(&outer->inside), GM_SLOT_IN);
-    assert_int_equal(atomic_load(&outer->blocked), 1);
-    gm_sync_leave(NULL);
-    assert_int_equal(atomic_load(&outer->blocked), 1);
-    gm_gate_leave(outer);
-    gm_sync_leave(sync);
+    /* A synchronizing call in a submitting one is no work, whoever wants to know the rhythm. */
+    for (uint32_t has_rhythm = 0; has_rhythm < 2; has_rhythm++) {
+        outer = gm_gate_enter();
+        atomic_store(&page.has_rhythm, has_rhythm);
+        gm_gate_waited();
+        assert_int_equal(atomic_load(&outer->inside), GM_SLOT_IN);
+        assert_int_equal(atomic_load(&outer->calls), 1 + has_rhythm);
+        gm_gate_leave(outer);
+    }
+    atomic_store(&page.has_rhythm, 0);
     assert_int_equal(atomic_load(&outer->inside), 0);
-    assert_int_equal(atomic_load(&outer->blocked), 0);
     assert_int_equal(atomic_load(&outer->calls), 3);
     return NULL;
 }
@@ -86,9 +85,8 @@ static void test_nested(void **state)
 static void *sync_once(void *unused)
 {
     (void)unused;
-    struct gm_slot *slot = gm_sync_enter();
-    assert_non_null(slot);
-    gm_sync_leave(slot);
+    gm_gate_waited();
+    assert_null(gm_gate_self.own); /* it leaves no trace */
     return NULL;
 }
 
@@ -219,7 +217,6 @@ static void *show_slot(void *out)
 static void *exit_inside(void *out)
 {
     *(struct gm_slot **)out = gm_gate_enter();
-    gm_sync_enter();
     pthread_exit(NULL);
 }
 
@@ -236,7 +233,6 @@ static void test_slots_are_reused(void **state)
     run(exit_inside, &other);
     assert_ptr_equal(other, first);
     assert_int_equal(atomic_load(&other->inside), 0);
-    assert_int_equal(atomic_load(&other->blocked), 0);
     assert_int_equal(gm_gate_scan(), GM_DRAIN_NONE);
     run(show_slot, &other);
     assert_ptr_equal(other, first);
@@ -250,14 +246,11 @@ static void *crowd_member(void *unused)
 {
     (void)unused;
     struct gm_slot *slot = gm_gate_enter();
-    struct gm_slot *sync = gm_sync_enter();
     struct gm_slot *nested = gm_gate_enter();
-    if (nested != NULL && nested != slot && gm_sync_enter() == NULL)
-        atomic_fetch_add(&crowd_nested, 1);
+    atomic_fetch_add(&crowd_nested, nested != NULL && nested != slot);
     gm_gate_leave(nested);
     pthread_barrier_wait(&crowd_barrier); /* all are inside */
     pthread_barrier_wait(&crowd_barrier); /* the test has looked */
-    gm_sync_leave(sync);
     gm_gate_leave(slot);
     return NULL;
 }
@@ -277,7 +270,6 @@ static void test_overflow_shares_a_slot(void **state)
     pthread_barrier_wait(&crowd_barrier);
     assert_int_equal(atomic_load(&crowd_nested), CROWD);
     assert_int_equal(atomic_load(&shared->inside), CROWD - (GM_SLOTS - 1));
-    assert_int_equal(atomic_load(&shared->blocked), CROWD - (GM_SLOTS - 1));
     for (unsigned i = 0; i < GM_SLOTS - 1; i++)
         assert_int_equal(atomic_load(&stat_area.slot[i].inside), GM_SLOT_IN);
     assert_int_equal(gm_gate_scan(), GM_DRAIN_INSIDE);
@@ -285,7 +277,6 @@ static void test_overflow_shares_a_slot(void **state)
     for (unsigned i = 0; i < CROWD; i++)
         pthread_join(crowd[i], NULL);
     assert_int_equal(atomic_load(&shared->inside), 0);
-    assert_int_equal(atomic_load(&shared->blocked), 0);
     assert_int_equal(gm_gate_scan(), GM_DRAIN_NONE);
     pthread_barrier_destroy(&crowd_barrier);
     pthread_attr_destroy(&attr);
@@ -297,13 +288,12 @@ static void *before_boot(void *unused)
 {
     (void)unused;
     int before = atomic_load(&boots);
-    assert_null(gm_sync_enter()); /* does not boot */
+    gm_gate_waited(); /* does not boot */
     assert_int_equal(atomic_load(&boots), before);
     struct gm_slot *slot = gm_gate_enter(); /* tries to, and is handed through */
     assert_int_equal(atomic_load(&boots), before + 1);
     assert_non_null(slot);
     gm_gate_leave(slot);
-    gm_sync_leave(NULL);
     return NULL;
 }
 

@@ -20,11 +20,17 @@ static void query_app(void)
     send_to_app(GM_MSG_QUERY, &query);
 }
 
-static void expect_quiet(uint32_t is_quiet)
+static void expect_quiet_of(uint32_t is_quiet, uint32_t had_none)
 {
     CHECK(receive() == GM_MSG_QUIET);
     const struct gm_msg_quiet *quiet = got.body;
     CHECK(quiet->query == query_number && quiet->is_quiet == is_quiet);
+    CHECK(quiet->had_none == had_none || had_none == 2);
+}
+
+static void expect_quiet(uint32_t is_quiet)
+{
+    expect_quiet_of(is_quiet, is_quiet == 0 ? 0 : 2); /* 2: either */
 }
 
 /* Until the drainer waits for an event: it has looked at one since. */
@@ -46,7 +52,7 @@ static void queries(void)
 
     /* Nothing to do: quiet at once, and both contexts were asked. */
     query_app();
-    expect_quiet(1);
+    expect_quiet_of(1, 1);
     CHECK(atomic_load(&driver_records) == 2);
 
     /* Work: no answer before its end, and submitting is free meanwhile. */
@@ -62,7 +68,7 @@ static void queries(void)
     looks = atomic_load(&driver_queries) - looks;
     CHECK((uint64_t)looks <= (gm_now() - at) / (20 * GM_MS) + 12); /* every 20 ms in the end */
     atomic_store(&driver_is_busy, 0);
-    expect_quiet(1);
+    expect_quiet_of(1, 0);
 
     /* A newer query takes the place of the one before, which is not answered. */
     atomic_store(&driver_is_busy, 1);

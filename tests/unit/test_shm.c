@@ -74,7 +74,7 @@ static void test_stat(void **state)
     assert_int_equal(sizeof(struct gm_stat), 4096 + 128 * 1024);
 
     LAYOUT(gm_slot, inside, 0, 4);
-    LAYOUT(gm_slot, blocked, 4, 4);
+    LAYOUT(gm_slot, unused, 4, 4);
     LAYOUT(gm_slot, calls, 8, 8);
     LAYOUT(gm_slot, tid, 16, 4);
     LAYOUT(gm_slot, reserved, 20, 108);

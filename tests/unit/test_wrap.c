@@ -145,14 +145,8 @@ CUresult gm_gate_leave_slow(struct gm_slot *left, CUresult result)
     return result;
 }
 
-struct gm_slot *gm_sync_enter_slow(void)
+void gm_gate_waited_slow(void)
 {
-    return &slot;
-}
-
-void gm_sync_leave_slow(struct gm_slot *left)
-{
-    (void)left;
 }
 
 /* ---- tests ---- */

@@ -166,10 +166,12 @@ struct gm_app {
     struct {                  /* idle.c */
         bool is_idle;         /* told the scheduler so */
         uint64_t calls;       /* at the last sample */
-        uint64_t active_at;   /* when it last did something */
+        uint64_t active_at;   /* when it last submitted something, or had work */
         bool is_asked;        /* whether its GPU work is over: a QUERY, which it has not answered */
         uint64_t query;       /* number of the newest QUERY */
-        uint64_t asked_epoch; /* the gate's epoch then */
+        uint64_t asked_epoch; /* the gate's epoch then, */
+        uint64_t asked_at;    /* ... and the time */
+        uint32_t n_unused;    /* answers in a row that told of no work */
         uint64_t quiet_at;    /* when it answered, and it did nothing since; 0: it did */
         uint64_t ask_at;      /* do not ask before: it could not tell */
         uint64_t ask_wait;    /* ... how long that was after its answer */

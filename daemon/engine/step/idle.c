@@ -2,16 +2,21 @@
  * Idleness. Owns the samples of each app's shared words and the QUERYs under way. Called by
  * run.c, step.c and gates.c; tells feed.c.
  *
- * An app with an open gate is idle if none of its calls returned for --idle, none is under way, and
- * its earlier GPU work has ended. The shared words tell the first two. For the third the app is
- * asked (QUERY) after half of that time, and answers (QUIET) when its work has ended. Until then it
- * counts as busy and is charged. So does a program that never answers: its turn ends with its
- * slice.
+ * Work is what the GPU has to do. An app with an open gate is idle if for --idle it submitted
+ * nothing, no submission is under way, and its earlier work has ended. The shared words tell the
+ * first two. For the third the app is asked (QUERY) after half of that time, and answers (QUIET)
+ * when its work has ended; --idle counts from there, if it had some. Until then it counts as busy
+ * and is charged. So does a program that never answers: its turn ends with its slice. Calls that
+ * wait for the GPU, or ask about it, say nothing: a program that polls is idle.
  *
  * Who has a short turn (turns.c) is asked sooner: others stand still for it.
  *
- * An app has one QUERY at a time. A CLOSE cancels it, and so does anything that the app does. An
- * idle app is not asked again before it did something.
+ * While others wait, an app is asked again and again, also if it submits all the time. If no answer
+ * tells of work for --idle and longer (GM_UNUSED_LOOKS), it hardly uses the GPU: an empty kernel
+ * now and then. Then its turn is over, and charged as a whole.
+ *
+ * An app has one QUERY at a time. A CLOSE cancels it. If the app submits something meanwhile, the
+ * answer says nothing of that. An idle app is not asked again before it submits something.
  *
  * A paused app is quiet. It is idle if for --idle no call returned, none is under way and none
  * waits at the gate. It needs no turn before it sends WANT, so no memory is moved for a program
@@ -31,8 +36,7 @@
 static bool look_at(const struct gm_slot *slot, uint64_t *calls)
 {
     uint64_t returned = atomic_load_explicit(&slot->calls, memory_order_relaxed);
-    bool is_inside = atomic_load_explicit(&slot->inside, memory_order_relaxed) ||
-                     atomic_load_explicit(&slot->blocked, memory_order_relaxed);
+    bool is_inside = atomic_load_explicit(&slot->inside, memory_order_relaxed);
     *calls += returned;
     return is_inside;
 }
@@ -42,9 +46,9 @@ static bool awaits_memory(const struct gm_app *app)
     return app->allocs.pending > app->allocs.ahead || app->allocs.waiting > 0;
 }
 
-/* What the app's threads did since the last sample, from their words in shared memory; and how many
- * calls have returned by now. A thread in a call, in a synchronizing call or in an allocation is
- * doing something however long it takes. */
+/* Whether the app's threads submitted something since the last sample, from their words in shared
+ * memory; and how many such calls have returned by now. A thread in a submission or in an
+ * allocation is doing something however long it takes. */
 static bool look(const struct gm_app *app, uint64_t *calls)
 {
     uint64_t before;
@@ -93,7 +97,6 @@ static void note_active(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     app->idle.active_at = engine->now;
-    app->idle.is_asked = false;
     app->idle.quiet_at = 0;
     app->idle.ask_at = app->idle.ask_wait = 0;
     if (app->idle.is_idle)
@@ -111,6 +114,7 @@ void gm_engine_begin_work(struct gm_engine *engine, uint32_t id, bool is_turn)
     struct gm_app *app = &engine->apps[id];
     app->idle.active_at = engine->now;
     app->idle.quiet_at = 0;
+    app->idle.n_unused = 0;
     app->idle.is_idle = app->idle.is_idle && !is_turn;
 }
 
@@ -149,6 +153,11 @@ void gm_engine_rests(struct gm_engine *engine, uint32_t id)
     gm_engine_feed_idle(engine, id, 0);
 }
 
+static bool is_anybody_waiting(const struct gm_engine *engine)
+{
+    return engine->decision.n_next > 0;
+}
+
 /* Whether its answer to a QUERY is still to come and will mean something. */
 static bool is_awaited(const struct gm_app *app)
 {
@@ -165,13 +174,14 @@ static void ask(struct gm_engine *engine, uint32_t id)
 
     app->idle.is_asked = true;
     app->idle.asked_epoch = app->gate.epoch;
+    app->idle.asked_at = engine->now;
     gm_engine_emit(engine, &(struct gm_event){
                                .kind = GM_EVENT_QUERIED, .app = id, .queried.query = query.query});
     gm_engine_say(engine, id, GM_MSG_QUERY, &query);
 }
 
-/* Nothing is in flight, and no call returned for long enough. What passed since the answer is not
- * charged: before it the GPU may have had work. */
+/* Nothing is in flight, and nothing was submitted for long enough. What passed since the answer is
+ * not charged: before it the GPU may have had work. */
 static void rest_if_idle(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
@@ -185,6 +195,20 @@ static void rest_if_idle(struct gm_engine *engine, uint32_t id)
     gm_engine_feed_idle(engine, id, engine->now - app->idle.quiet_at);
 }
 
+/* Who waits for turns has to pay for nobody that does not use its own. Members of a group have one
+ * together. */
+static void note_use(struct gm_engine *engine, uint32_t id, bool had_work)
+{
+    struct gm_app *app = &engine->apps[id];
+    app->idle.n_unused = had_work ? 0 : app->idle.n_unused + 1;
+    if (app->idle.n_unused < GM_UNUSED_LOOKS ||
+        app->idle.n_unused < engine->config.idle_ns / GM_ASK_AGAIN_NS ||
+        gm_group_is_several(engine, id))
+        return;
+    app->idle.n_unused = 0;
+    gm_engine_feed(engine, GM_SCHED_WASTE, id, 0);
+}
+
 void gm_engine_quiet(struct gm_engine *engine, uint32_t id, const struct gm_msg_quiet *quiet)
 {
     struct gm_app *app = &engine->apps[id];
@@ -193,14 +217,19 @@ void gm_engine_quiet(struct gm_engine *engine, uint32_t id, const struct gm_msg_
 
     if (!is_awaited(app) || quiet->query < app->idle.query || quiet->query > newest ||
         app->state != GM_APP_RUNNING)
-        return; /* an answer to what was asked before it did something, or before a CLOSE */
+        return; /* an answer to what was asked before a CLOSE */
+    const bool had_work = quiet->is_quiet != 1 || quiet->had_none != 1;
     app->idle.is_asked = false;
-    if (is_active(app)) {
+    if (is_active(app))
         note_active(engine, id);
-        return;
-    }
+    note_use(engine, id, had_work || !is_anybody_waiting(engine));
+    if (app->idle.active_at > app->idle.asked_at)
+        return; /* it says nothing of what was submitted since */
     if (quiet->is_quiet == 1) {
-        app->idle.quiet_at = engine->now;
+        if (had_work)
+            app->idle.active_at = engine->now;
+        if (had_work || app->idle.quiet_at == 0)
+            app->idle.quiet_at = engine->now;
         rest_if_idle(engine, id);
         return;
     }
@@ -248,7 +277,9 @@ static void sample_in(struct gm_engine *engine, uint64_t ns)
 /* From one look to the next while somebody works. */
 static uint64_t look_ns(const struct gm_engine *engine)
 {
-    const uint64_t ns = engine->config.idle_ns / GM_IDLE_LOOKS;
+    uint64_t ns = engine->config.idle_ns / GM_IDLE_LOOKS;
+    if (is_anybody_waiting(engine) && ns > GM_ASK_AGAIN_NS)
+        ns = GM_ASK_AGAIN_NS;
     return engine->turns.until != 0 && ns > GM_TURN_LOOK_NS ? GM_TURN_LOOK_NS : ns;
 }
 
@@ -265,6 +296,16 @@ static uint64_t ask_after(const struct gm_engine *engine, uint32_t id)
     return has_turn ? look_ns(engine) : engine->config.idle_ns / 2;
 }
 
+static bool is_to_ask(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    if (app->idle.is_idle || is_awaited(app) || engine->now < app->idle.ask_at ||
+        engine->now - app->idle.asked_at < GM_ASK_AGAIN_NS)
+        return false;
+    return is_anybody_waiting(engine) ||
+           (app->idle.quiet_at == 0 && engine->now - app->idle.active_at >= ask_after(engine, id));
+}
+
 void gm_engine_sample(struct gm_engine *engine)
 {
     uint64_t idle = engine->config.idle_ns;
@@ -279,9 +320,7 @@ void gm_engine_sample(struct gm_engine *engine)
             continue;
         if (is_active(app))
             note_active(engine, id);
-        else if (!app->idle.is_idle && app->idle.quiet_at == 0 && !is_awaited(app) &&
-                 engine->now >= app->idle.ask_at &&
-                 engine->now - app->idle.active_at >= ask_after(engine, id))
+        if (is_to_ask(engine, id))
             ask(engine, id);
         rest_if_idle(engine, id);
         is_busy = is_busy || !app->idle.is_idle || app->policy.is_limited;

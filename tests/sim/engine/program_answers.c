@@ -109,7 +109,6 @@ static void drain_ends(struct program *p, uint64_t epoch, bool is_parking, uint6
         p->is_active = false;
         p->is_parked = is_parking;
         p->is_inside = is_parking && draw_percent(&machine.odd, 30);
-        atomic_store(&p->stat->slot[1].blocked, p->is_inside);
         machine.sums.parks += is_parking;
         machine.sums.inside += p->is_inside;
     }
@@ -161,7 +160,8 @@ static void on_quiet(void *arg, uint64_t life, uint64_t query)
         machine_at(program_silent_until(p), on_quiet, p, life, query);
         return;
     }
-    const struct gm_msg_quiet answer = {.query = query, .is_quiet = !machine_fails(FAULT_DRAIN)};
+    const struct gm_msg_quiet answer = {
+        .query = query, .is_quiet = !machine_fails(FAULT_DRAIN), .had_none = machine.now % 8 != 0};
     p->is_quiet = p->is_quiet || answer.is_quiet; /* it may have told another GPU before */
     program_say(p, GM_MSG_QUIET, &answer);
 }
@@ -233,7 +233,6 @@ void program_answer(struct program *p, const struct mail *mail)
         require(atomic_load(&p->stat->moving) == GM_MOVING_FREE,
                 "program %u is to go on, and is marked as moving", p->number);
         p->is_parked = p->is_inside = false;
-        atomic_store(&p->stat->slot[1].blocked, 0);
         break;
     case GM_MSG_ALLOCATED:
         on_allocated(p, body);
