@@ -15,7 +15,7 @@
 #include "shim/driver/real.h"
 #include "shim/gate/gate.h"
 
-#define GM_EVENT_NAP 50000 /* ns: an event behind no work is passed by then */
+#define GM_EVENT_NAP 1000000 /* ns: an event behind no work is passed by then */
 
 /* The newest window that gm_contexts_follow was asked about there. */
 struct gm_follow {
@@ -290,7 +290,8 @@ static bool gm_contexts_may_wait(const struct gm_contexts_asker *asker)
 static CUresult gm_contexts_await(CUevent event, const struct gm_contexts_asker *asker)
 {
     bool is_due = asker->late_ns < GM_MS; /* else it polls no more often than that */
-    for (uint64_t nap = GM_EVENT_NAP;; nap = asker->late_ns, is_due = true) {
+    for (uint64_t nap = is_due ? asker->late_ns : GM_EVENT_NAP;;
+         nap = asker->late_ns, is_due = true) {
         uint32_t bell = atomic_load(&gm_contexts_bell);
         if (!gm_contexts_may_wait(asker))
             return CUDA_ERROR_NOT_READY;

@@ -7,10 +7,10 @@
  *                 the work ends. In a context without CU_CTX_SCHED_BLOCKING_SYNC it keeps a core
  *                 busy until then; the drain deadline bounds that.
  *   finish        for a QUERY, while the program runs: it records an event behind all work of the
- *                 context and polls it. That costs no core and can stop at any moment. It
- *                 looks after some microseconds first, and every `late_ns` then.
- *   follow        for a window: the same, but it never waits. The events stay in their contexts
- * from one look to the next, whatever the drainer does in between.
+ *                 context and polls it, a millisecond later first, and every `late_ns` then. That
+ *                 costs no core and can stop at any moment.
+ *   follow        for a window: the same, but it never waits. The events stay in their contexts from
+ *                 one look to the next, whatever the drainer does in between.
  *
  * Owns the list of contexts. Its lock is never held across a driver call. Instead the drainer marks
  * the context that it is in, and a thread that destroys that context waits until the drainer leaves

@@ -211,6 +211,15 @@ static void who_hardly_uses_its_turn_loses_it_when_others_wait(void **state)
     assert_int_equal(wastes, 1);
 }
 
+/* Each of them ends before the GPU is asked. */
+static void many_small_kernels_are_work(void **state)
+{
+    (void)state;
+    engine.decision.n_next = 1;
+    pass(2 * GM_S, GM_MS, 0);
+    assert_int_equal(wastes, 0);
+}
+
 static void work_now_and_then_keeps_it(void **state)
 {
     (void)state;
@@ -235,6 +244,7 @@ int main(void)
         test(work_that_lasts_is_work_until_it_ends),
         test(answer_is_of_its_question),
         test(who_hardly_uses_its_turn_loses_it_when_others_wait),
+        test(many_small_kernels_are_work),
         test(work_now_and_then_keeps_it),
     };
     return cmocka_run_group_tests_name("engine_idle", tests, NULL, NULL);

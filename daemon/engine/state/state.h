@@ -171,7 +171,8 @@ struct gm_app {
         uint64_t query;       /* number of the newest QUERY */
         uint64_t asked_epoch; /* the gate's epoch then, */
         uint64_t asked_at;    /* ... and the time */
-        uint32_t n_unused;    /* answers in a row that told of no work */
+        uint32_t n_unused;    /* answers that told of no work; */
+        uint64_t used_calls;  /* ... calls as of the newest one */
         uint64_t quiet_at;    /* when it answered, and it did nothing since; 0: it did */
         uint64_t ask_at;      /* do not ask before: it could not tell */
         uint64_t ask_wait;    /* ... how long that was after its answer */
