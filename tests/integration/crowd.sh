@@ -105,7 +105,7 @@ spawn hoard $stranger perl -MSocket -e '
     select(undef, undef, undef, 0.05) until -e $end;' "$GPUMUX_SOCKET" "$dir/hoard.there" "$dir/hoard.end" \
     "$("$ctl" version | sed 's/.*protocol \([0-9]*\).*/\1/')"
 within "$patience" is_there hoard && [ -e "$dir/hoard.there" ] || fail "hoard: $(cat "$dir/hoard.out")"
-grep -q 'refused: [0-9]* apps of user 65534 are served already, the most for one user: raise LimitNOFILE' "$dir/daemon.out" ||
+grep -q 'refused: [0-9]* programs of user 65534 are served already, the most for one user: raise LimitNOFILE' "$dir/daemon.out" ||
     fail "one user has all places that there are files for: $(grep -m 3 refused "$dir/daemon.out")"
 app last linked --bytes 8M --allocs 1 --iterations 3
 expect_pass last

@@ -53,7 +53,7 @@ within "$patience" fits || fail "they have $had bytes of the GPU, above their us
 for i in 1 2 3 4; do
     inner "more$i" $((300001 + i))
 done
-grep -q 'refused: 6 apps of user 65534 are served already, the most for one user' "$dir/daemon.out" ||
+grep -q 'refused: 6 programs of user 65534 are served already, the most for one user' "$dir/daemon.out" ||
     fail "a container has more places than its user: $(cat "$dir/daemon.out")"
 touch "$dir/enough"
 expect_pass mine theirs first second more1 more2 more3 more4
