@@ -25,7 +25,8 @@ struct gm_reason {
     bool is_of_group; /* ... on which others of its group are to run at the same time */
     int32_t gpu;
     uint64_t for_ns;       /* since when, so far */
-    int32_t pid;           /* who stands still */
+    int32_t pid;           /* who stands still, or keeps what another one had; 0: not known */
+    int32_t ended;         /* ... that one */
     uint32_t others;       /* ... and so many more do */
     uint64_t bytes, held;  /* what is asked for, and what the program has */
     uint64_t limit;        /* of the budget, pinned memory, all tiers, a cap: `why` says which */

@@ -12,6 +12,7 @@
 #include "daemon/core/snapshot.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/step/caps.h"
+#include "daemon/engine/act/client.h"
 #include "daemon/engine/act/device.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/act/frames.h"
@@ -40,8 +41,19 @@ static bool waits_for_group(const struct gm_engine *engine, uint32_t id)
            gm_group_is_waiting(engine, id, &is_first) && !is_first;
 }
 
-/* It does not fit. Of the programs that stand still, or have not come back, the one that keeps most
- * of the GPU is named. */
+/* Its process has ended, and others have copies of what it had open. */
+static struct gm_reason why_copied(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    return (struct gm_reason){
+        .why = GM_WHY_COPIED,
+        .pid = gm_client_copier(app->client, &engine->config.outlet, engine->now),
+        .ended = app->pid,
+        .held = gm_engine_held(engine, id)};
+}
+
+/* It does not fit. Of the programs that stand still, have not come back, or have ended and left
+ * copies, the one that keeps most of the GPU is named. */
 static struct gm_reason why_no_room(const struct gm_engine *engine, uint32_t id)
 {
     struct gm_reason why = {.why = GM_WHY_LACKS_ROOM,
@@ -51,15 +63,18 @@ static struct gm_reason why_no_room(const struct gm_engine *engine, uint32_t id)
         const uint64_t held = gm_engine_held(engine, other);
         const struct gm_app *app = &engine->apps[other];
         const bool is_lost = app->state == GM_APP_LOST && app->client->lost_at != 0;
-        if ((!app->is_stopped && !is_lost) || held == 0)
+        const bool is_copied = app->state == GM_APP_GONE && app->client->copies;
+        if ((!app->is_stopped && !is_lost && !is_copied) || held == 0)
             continue;
         why.others += why.of != GM_WHY_NONE;
         if (why.of != GM_WHY_NONE && held <= why.held)
             continue;
-        const struct gm_reason stop =
-            is_lost ? gm_engine_why_lost(engine, other) : gm_engine_why_stopped(engine, other);
+        const struct gm_reason stop = is_copied ? why_copied(engine, other)
+                                      : is_lost ? gm_engine_why_lost(engine, other)
+                                                : gm_engine_why_stopped(engine, other);
         why.of = stop.why;
         why.pid = stop.pid;
+        why.ended = stop.ended;
         why.held = stop.held;
     }
     return why;
@@ -130,10 +145,10 @@ static struct gm_reason why_of(const struct gm_engine *engine, uint32_t id,
 
     if (app->client->lost_at != 0)
         return gm_engine_why_lost(engine, id);
+    if (app->state == GM_APP_GONE && app->client->copies)
+        return why_copied(engine, id);
     if (app->state == GM_APP_GONE)
-        return (struct gm_reason){.why = app->client->copies    ? GM_WHY_COPIED
-                                         : app->exit.is_awaited ? GM_WHY_EXITS
-                                                                : GM_WHY_PUT_AWAY};
+        return (struct gm_reason){.why = app->exit.is_awaited ? GM_WHY_EXITS : GM_WHY_PUT_AWAY};
     if (app->is_stopped)
         return gm_engine_why_stopped(engine, id);
     if (app->is_part_stopped && app->state != GM_APP_RUNNING) {

@@ -485,6 +485,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
                 .user = gm_users_name,
                 .owner = gm_users_owner,
                 .stop_of = gm_process_stop,
+                .holder = gm_process_holder,
                 .started = gm_process_started,
                 .event = gm_journal_event,
             },

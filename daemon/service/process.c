@@ -3,16 +3,28 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/mounts.h"
 
 /* Threads of a process without its first one at which is looked for one that lives. */
 #define THREADS_MOST 64
+
+/* Files and processes in one look for who has a socket, at some microsecond each; when a process
+ * was started takes as long as so many. */
+#define LOOKS_MOST 32768
+#define STAT_COSTS 16
 
 __attribute__((format(printf, 4, 5))) static bool
 read_file(const struct gm_process_system *system, char *text, size_t size, const char *format, ...)
@@ -52,16 +64,107 @@ pid_t gm_process_parent(pid_t pid)
                : 0;
 }
 
-uint64_t gm_process_started(pid_t pid)
+static uint64_t started(const struct gm_process_system *system, pid_t pid)
 {
     char text[1024];
     unsigned long long ticks = 0;
-    if (!read_file(NULL, text, sizeof text, "/proc/%d/stat", (int)pid))
+    if (!read_file(system, text, sizeof text, "/proc/%d/stat", (int)pid))
         return 0;
     const char *at = strrchr(text, ')');
     for (int field = 2; at && field < 22; field++)
         at = strchr(at + 1, ' ');
     return at && sscanf(at, "%llu", &ticks) == 1 ? ticks : 0;
+}
+
+uint64_t gm_process_started(pid_t pid)
+{
+    return started(NULL, pid);
+}
+
+/* ---- who has the other end of a socket ---- */
+
+/* The inode of the other end, which only the kernel's sock_diag knows. 0: it cannot be known. */
+static uint64_t other_end(int fd)
+{
+    struct {
+        struct nlmsghdr header;
+        struct unix_diag_req body;
+    } ask = {
+        {.nlmsg_len = sizeof ask, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST},
+        {.sdiag_family = AF_UNIX,
+         .udiag_states = UINT32_MAX,
+         .udiag_show = UDIAG_SHOW_PEER,
+         .udiag_cookie = {UINT32_MAX, UINT32_MAX}}};
+    struct {
+        struct nlmsghdr header;
+        struct unix_diag_msg body;
+        struct nlattr peer;
+        uint32_t inode;
+        char rest[256];
+    } answer;
+    struct stat is;
+    const int diag = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
+    bool is_known = diag >= 0 && fstat(fd, &is) == 0;
+    ask.body.udiag_ino = is_known ? (uint32_t)is.st_ino : 0;
+    /* The kernel has answered when send() returns. */
+    is_known = is_known && send(diag, &ask, sizeof ask, 0) == (ssize_t)sizeof ask &&
+               recv(diag, &answer, sizeof answer, 0) >= (ssize_t)offsetof(typeof(answer), rest) &&
+               answer.header.nlmsg_type == SOCK_DIAG_BY_FAMILY &&
+               answer.peer.nla_type == UNIX_DIAG_PEER;
+    if (diag >= 0)
+        close(diag);
+    return is_known ? answer.inode : 0;
+}
+
+/* Links are read, and no file is asked: that of a user's file system may never answer. */
+static bool has_open(int all, const char *pid, const char *target, int *left)
+{
+    char path[64], link[64];
+    snprintf(path, sizeof path, "%.20s/fd", pid);
+    const int fd = openat(all, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *files = fd >= 0 ? fdopendir(fd) : NULL;
+    const struct dirent *entry;
+    bool is_found = false;
+    while (files && !is_found && (*left)-- > 0 && (entry = readdir(files)) != NULL) {
+        const ssize_t length = readlinkat(fd, entry->d_name, link, sizeof link - 1);
+        link[length > 0 ? length : 0] = '\0';
+        is_found = strcmp(link, target) == 0;
+    }
+    if (files)
+        closedir(files);
+    else if (fd >= 0)
+        close(fd);
+    return is_found;
+}
+
+pid_t gm_process_holder_in(const struct gm_process_system *system, uid_t uid, uint64_t since,
+                           uint64_t inode)
+{
+    char path[512], target[48];
+    int left = LOOKS_MOST;
+    pid_t found = 0;
+    snprintf(path, sizeof path, "%s/proc", system->root ? system->root : "");
+    snprintf(target, sizeof target, "socket:[%" PRIu64 "]", inode);
+    DIR *all = inode != 0 ? opendir(path) : NULL;
+    const struct dirent *entry;
+    while (all && found == 0 && left-- > 0 && (entry = readdir(all)) != NULL) {
+        struct stat is;
+        const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (pid <= 0 || fstatat(dirfd(all), entry->d_name, &is, 0) != 0 || is.st_uid != uid)
+            continue;
+        left -= STAT_COSTS;
+        if (started(system, pid) >= since && has_open(dirfd(all), entry->d_name, target, &left))
+            found = pid;
+    }
+    if (all)
+        closedir(all);
+    return found;
+}
+
+pid_t gm_process_holder(uid_t uid, uint64_t since, int socket)
+{
+    const struct gm_process_system here = {.root = NULL};
+    return gm_process_holder_in(&here, uid, since, other_end(socket));
 }
 
 /* ---- control groups ---- */

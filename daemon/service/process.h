@@ -29,6 +29,14 @@ pid_t gm_process_parent(pid_t pid);
  * is gone, or cannot be looked at. */
 uint64_t gm_process_started(pid_t pid);
 
+/* A process of the user, started no earlier than `since`, that has the other end of this Unix
+ * socket. 0: none is found. So it is where the system does not say which end that is (that of a
+ * container with a network of its own), and with more processes and files than a look may take. */
+pid_t gm_process_holder(uid_t uid, uint64_t since, int socket);
+/* The same, in that system, of the socket with that inode. */
+pid_t gm_process_holder_in(const struct gm_process_system *system, uid_t uid, uint64_t since,
+                           uint64_t inode);
+
 /* Whether it stands still, and why. GM_WHY_NONE also if it cannot be looked at. A few small files
  * are read, however deep its control group is. */
 enum gm_why gm_process_stop(pid_t pid);

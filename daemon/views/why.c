@@ -112,6 +112,14 @@ static void say_stop(const struct gm_reason *why, enum gm_why how, bool has_kept
         snprintf(kept, sizeof kept, " and keeps %" PRIu64 " MiB", why->held >> 20);
     if (how == GM_WHY_FROZEN)
         snprintf(text, size, "pid %d is frozen%s: thaw its control group", (int)why->pid, kept);
+    else if (how == GM_WHY_COPIED && why->pid == 0)
+        snprintf(text, size,
+                 "a child of pid %d, which has ended, has copies of what that had%s: "
+                 "end that child",
+                 (int)why->ended, kept);
+    else if (how == GM_WHY_COPIED)
+        snprintf(text, size, "pid %d has copies of what pid %d had, which has ended,%s: end pid %d",
+                 (int)why->pid, (int)why->ended, kept, (int)why->pid);
     else if (how == GM_WHY_LOST || how == GM_WHY_CUT)
         snprintf(text, size, "pid %d of the daemon before %s%s: %send it", (int)why->pid,
                  gm_why_text(how), kept, how == GM_WHY_LOST ? "wake or " : "");
@@ -139,7 +147,7 @@ static void say_lost(const struct gm_reason *why, char *text, size_t size)
 
 static void say_room(const struct gm_reason *why, char *text, size_t size)
 {
-    char stop[128], more[32] = "";
+    char stop[160], more[32] = "";
     if (why->of == GM_WHY_NONE) {
         snprintf(text, size,
                  "needs %" PRIu64 " MiB on the GPU, where others leave room for %" PRIu64 " MiB",
@@ -195,6 +203,7 @@ char *gm_view_reason(const struct gm_reason *why, const char *by, const char *ap
     case GM_WHY_TRACED:
     case GM_WHY_FROZEN:
     case GM_WHY_SILENT:
+    case GM_WHY_COPIED:
         say_stop(why, why->why, true, text, size);
         break;
     case GM_WHY_PART_STOPPED:

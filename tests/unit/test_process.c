@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -133,6 +134,53 @@ static void without_control_groups(void **state)
     expect(GM_WHY_NONE);
 }
 
+static void link_to(const char *path, const char *target)
+{
+    char full[512];
+    snprintf(full, sizeof full, "%s%s", root, path);
+    assert_int_equal(symlink(target, full), 0);
+}
+
+/* Of the user's processes, started no earlier, the one that has that socket open. */
+static void who_has_a_socket(void **state)
+{
+    (void)state;
+    assert_int_equal(gm_process_holder_in(&host, getuid(), 50, 12), 0);
+    for (int pid = 6; pid < 9; pid++) {
+        char path[32], text[128];
+        snprintf(path, sizeof path, "/proc/%d/fd/none", pid);
+        put(path, "");
+        snprintf(path, sizeof path, "/proc/%d/stat", pid);
+        snprintf(text, sizeof text, "%d (a) S 1 7 7 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 %d 0", pid,
+                 pid * 10);
+        put(path, text);
+    }
+    put("/proc/x/fd/none", "");
+    link_to("/proc/x/fd/3", "socket:[12]");
+    link_to("/proc/6/fd/3", "socket:[12]");
+    link_to("/proc/7/fd/3", "socket:[123]");
+    link_to("/proc/7/fd/4", "pipe:[12]");
+    assert_int_equal(gm_process_holder_in(&host, getuid(), 61, 12), 0);
+    assert_int_equal(gm_process_holder_in(&host, getuid(), 60, 12), 6);
+    assert_int_equal(gm_process_holder_in(&host, getuid() + 1, 60, 12), 0);
+    link_to("/proc/8/fd/4", "socket:[12]");
+    assert_int_equal(gm_process_holder_in(&host, getuid(), 61, 12), 8);
+    assert_int_equal(gm_process_holder_in(&host, getuid(), 61, 0), 0);
+}
+
+/* The process that has the other end of a socket, in the system itself. */
+static void who_has_the_other_end(void **state)
+{
+    int ends[2];
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    assert_int_equal(gm_process_holder(getuid(), 0, -1), 0);
+    assert_int_equal(gm_process_holder(getuid(), gm_process_started(getpid()), ends[0]), getpid());
+    close(ends[1]);
+    assert_int_equal(gm_process_holder(getuid(), 0, ends[0]), 0);
+    close(ends[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +188,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_its_first_thread, begin, end),
         cmocka_unit_test_setup_teardown(freezers, begin, end),
         cmocka_unit_test_setup_teardown(without_control_groups, begin, end),
+        cmocka_unit_test_setup_teardown(who_has_a_socket, begin, end),
+        cmocka_unit_test(who_has_the_other_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,6 +83,21 @@ static const struct {
      "",
      "needs 96 MiB on the GPU: pid 12 is held by a debugger and keeps 64 MiB: let it continue "
      "there (and 2 more)"},
+    {{.why = GM_WHY_LACKS_ROOM,
+      .of = GM_WHY_COPIED,
+      .pid = 12,
+      .ended = 10,
+      .bytes = MIB(96),
+      .held = MIB(64)},
+     "",
+     "",
+     "needs 96 MiB on the GPU: pid 12 has copies of what pid 10 had, which has ended, and keeps 64 "
+     "MiB: end pid 12"},
+    {{.why = GM_WHY_COPIED, .ended = 10, .held = MIB(64)},
+     "",
+     "",
+     "a child of pid 10, which has ended, has copies of what that had and keeps 64 MiB: end that "
+     "child"},
     {{.why = GM_WHY_PAUSED, .of = GM_WHY_EVICTED, .held = MIB(64)},
      "alice",
      "",

@@ -335,6 +335,9 @@ struct gm_copies {
     int fd;
     struct gm_client *client;
     void (*on_closed)(struct gm_client *client);
+    pid_t holder; /* who has them; 0: not known */
+    uint64_t holder_started;
+    uint64_t look_at; /* ... again */
 };
 
 static void free_copies(uv_handle_t *poll)
@@ -395,6 +398,23 @@ void gm_client_died(struct gm_client *client, uv_loop_t *loop,
     copies->on_closed = on_closed;
     client->copies = copies;
     uv_poll_start(&copies->poll, UV_READABLE | UV_DISCONNECT, on_hang_up);
+}
+
+pid_t gm_client_copier(const struct gm_client *client, const struct gm_engine_outlet *outlet,
+                       uint64_t now)
+{
+    struct gm_copies *copies = client->copies;
+    if (!copies || !outlet->holder)
+        return 0;
+    if (copies->holder != 0 && outlet->started(copies->holder) == copies->holder_started)
+        return copies->holder;
+    copies->holder = 0;
+    if (now < copies->look_at)
+        return 0;
+    copies->look_at = now + GM_COPIER_LOOK_NS;
+    copies->holder = outlet->holder(client->uid, client->started, copies->fd);
+    copies->holder_started = copies->holder != 0 ? outlet->started(copies->holder) : 0;
+    return copies->holder;
 }
 
 void gm_client_drop(struct gm_client *client)

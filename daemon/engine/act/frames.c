@@ -224,7 +224,9 @@ uint64_t gm_engine_held(const struct gm_engine *engine, uint32_t id)
     const struct gm_table *table = engine->table;
     uint64_t bytes = gm_engine_withheld(engine, id);
     for (uint32_t i = table->first_condemned; i != GM_NONE; i = table->frames[i].next)
-        if (!table->frames[i].is_host && gm_table_has_drop(table, id, i))
+        if (!table->frames[i].is_host &&
+            (gm_table_has_drop(table, id, i) ||
+             (table->frames[i].exit_of == id && is_copied(engine, &table->frames[i]))))
             bytes += gm_class_bytes(table->frames[i].class);
     return bytes;
 }

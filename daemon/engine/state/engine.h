@@ -68,6 +68,9 @@ struct gm_engine_outlet {
     uid_t (*owner)(uid_t uid);
     /* Whether a process stands still, and why: STOPPED, TRACED, FROZEN or NONE. NULL: none does. */
     enum gm_why (*stop_of)(pid_t pid);
+    /* A process of the user, started no earlier than `since` (as `started` counts), that has the
+     * other end of this socket. 0: none is found. NULL: nobody can look. */
+    pid_t (*holder)(uid_t uid, uint64_t since, int socket);
     /* When a process was started, as the system counts; 0: it is gone, or cannot be looked at. */
     uint64_t (*started)(pid_t pid);
     /* What happens in the engine (common/events.def). NULL: nobody reads it. */
