@@ -1,6 +1,6 @@
 #!/bin/sh
-# Two programs as large as the budget, and pinned memory that a full disk has left full of the one that comes next: once
-# the disk can be written again, some of its own goes down, and the turns go on.
+# Two programs as large as the budget, which fit without the disk: while it is full the turns go on through what is free of
+# pinned memory, and so they do when it can be written again.
 . "$(dirname "$0")/lib.sh"
 [ "${GM_LINKED:-}" != 1 ] || skip "a sanitized daemon cannot have a library preloaded before its run-time"
 [ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
@@ -11,8 +11,9 @@ done
 within "$patience" uses_disk || fail "the disk was never used"
 for _ in 1 2 3; do
     touch "$dir/full"
-    within "$patience" is_told_of_disk || fail "status does not say that a lower tier fails"
-    sleep 1
+    is_up
+    wanted=$(($(gpu switches) + 4))
+    within "$patience" has_switched "$wanted" || fail "the disk is full, and nobody gets a turn without it"
     rm "$dir/full"
     take_status
     wanted=$(($(gpu switches) + 4))

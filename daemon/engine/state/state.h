@@ -392,7 +392,6 @@ struct gm_engine {
     struct gm_host *host;
     uint64_t pinned_limit;   /* memory.c: as it last was */
     int lower_error;         /* -errno of that, 0 if it could be written since */
-    uint64_t lower_failed_at; /* when it last failed; 0: never */
     uint32_t host_copies;    /* copies between host tiers under way */
     uint64_t host_bytes;     /* ... and what they copy in memory */
     uint64_t disk_bytes;     /* ... and from and to the disk */

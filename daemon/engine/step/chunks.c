@@ -263,10 +263,8 @@ void gm_engine_copied_host(struct gm_engine *engine, uint32_t index, int error)
         *last = error;
         if (is_raise)
             gm_engine_back_off_app(engine, chunk->app);
-        else {
-            engine->lower_failed_at = engine->now;
+        else
             gm_engine_back_off(engine, GM_RETRY_BELOW);
-        }
     } else {
         *(is_raise ? &engine->sums.raised : &engine->sums.lowered) += gm_chunk_bytes(chunk);
         const bool is_off = is_raise ? gm_engine_is_app_off(engine, chunk->app)

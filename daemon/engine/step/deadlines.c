@@ -51,6 +51,13 @@ static uint64_t asked_at(const struct gm_engine *engine, const struct gm_app *ap
     return since(engine, sent_at > answered_at ? sent_at : answered_at);
 }
 
+/* It gives its turn back at once. */
+static bool lacks_disk(const struct gm_engine *engine, uint32_t id)
+{
+    return gm_engine_is_short_of_disk(engine, id) && !engine->apps[id].places.is_held &&
+           !engine->stopping.is_on;
+}
+
 /* An app that loads but comes no nearer, because it is stopped itself or because nothing can be
  * evicted for it, gives its turn back, so that those which are whole can run. It asks again as its
  * threads wait. */
@@ -68,8 +75,8 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
     if (engine->table->apps[id].missing == 0 && engine->table->apps[id].leaving == 0 &&
         gm_group_is_several(engine, id))
         gm_engine_progressed(engine, id); /* it waits for its group */
-    const bool has_failed = (app->retry.at != 0 || gm_engine_is_short_of_disk(engine, id)) &&
-                            !app->places.is_held;
+    const bool has_failed =
+        lacks_disk(engine, id) || (app->retry.at != 0 && !app->places.is_held);
     if (!engine->table->apps[id].is_silent && !has_failed &&
         engine->now < since(engine, app->progress_at) + GM_STALL_NS)
         return;
@@ -189,7 +196,7 @@ void gm_engine_set_alarm(struct gm_engine *engine)
             at = earlier(at, since(engine, app->exit.left_at) + GM_EXIT_NS);
         at = earlier(at, lost_due(engine, app));
         if (app->state == GM_APP_LOADING)
-            at = gm_engine_is_short_of_disk(engine, id)
+            at = lacks_disk(engine, id)
                      ? engine->now
                      : earlier(at, since(engine, app->progress_at) + GM_STALL_NS);
         if (app->state == GM_APP_RUNNING)

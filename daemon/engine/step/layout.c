@@ -112,11 +112,11 @@ static uint32_t list_apps(struct gm_engine *engine, bool is_up)
     return n;
 }
 
-/* It could not be written a while ago. Half of a switch would keep everybody from working, so none
- * counts on it. */
+/* It could not be written, and nothing went well there since. Half of a switch would keep everybody
+ * from working, so none counts on it. */
 static bool is_doubtful(const struct gm_engine *engine)
 {
-    return engine->lower_failed_at != 0 && engine->now < engine->lower_failed_at + GM_DOUBT_NS;
+    return engine->lower_error != 0;
 }
 
 /* Bytes that are used in a tier below the GPU. Those of shadows can be had. */
@@ -203,21 +203,39 @@ static void bring_up(struct gm_engine *engine, const struct gm_plan_input *input
         engine->short_from = engine->short_to = 0;
 }
 
-/* A switch would need the disk, which is in doubt: it begins when data that is in pinned memory now
- * has left for there. */
-static void demote_first(struct gm_engine *engine, struct gm_plan_input *input)
+/* The disk is in doubt and may be tried again: what is in pinned memory and would leave for there
+ * goes before all else. If it arrives, the next plan counts on the disk. */
+static void try_disk(struct gm_engine *engine, struct gm_plan_input *input)
 {
     struct gm_plan *plan = &engine->plan;
     uint32_t n = 0;
-    if (plan->n > 0 || !is_doubtful(engine) || gm_engine_is_off(engine, GM_RETRY_BELOW))
-        return;
-    input->tiers[GM_TIER_DISK].is_closed = false;
     gm_plan_make(engine->table, input, plan);
     for (uint32_t i = 0; i < plan->n; i++)
         if (plan->moves[i].kind == GM_MOVE_DEMOTE &&
             engine->table->chunks[plan->moves[i].chunk].listed_tier == GM_TIER_PINNED)
             plan->moves[n++] = plan->moves[i];
     plan->n = n;
+}
+
+/* Who is to run comes, as far as that needs no disk in doubt. If nobody comes so, and nothing else
+ * tries the disk, the switch does. */
+static void plan_switch(struct gm_engine *engine, struct gm_plan_input *input)
+{
+    const bool may_try = is_doubtful(engine) && !gm_engine_is_off(engine, GM_RETRY_BELOW);
+    bool *is_closed = &input->tiers[GM_TIER_DISK].is_closed;
+    if (may_try) {
+        *is_closed = false;
+        try_disk(engine, input);
+        if (engine->plan.n > 0)
+            return;
+        *is_closed = true;
+    }
+    engine->short_to = engine->layout.n_targets;
+    engine->short_from = gm_plan_switch(engine->table, input, &engine->plan);
+    if (may_try && engine->plan.n == 0 && engine->short_from < engine->short_to) {
+        *is_closed = false;
+        engine->short_from = gm_plan_switch(engine->table, input, &engine->plan);
+    }
 }
 
 void gm_engine_plan(struct gm_engine *engine)
@@ -236,10 +254,7 @@ void gm_engine_plan(struct gm_engine *engine)
          engine->plan.n == 0 && gm_layout_make(engine->table, engine->stands, n, step, layout);
          step++) {
         if (!layout->is_ahead) {
-            engine->short_to = layout->n_targets;
-            engine->short_from = gm_plan_switch(engine->table, &input, &engine->plan);
-            if (engine->short_from < engine->short_to)
-                demote_first(engine, &input);
+            plan_switch(engine, &input);
             break;
         }
         if (is_busy)
