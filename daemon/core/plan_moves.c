@@ -642,9 +642,11 @@ void gm_plan_make(const struct gm_table *table, const struct gm_plan_input *inpu
     if (p.has_tiers)
         sum_tiers(&p);
     plan->is_complete = make_moves(&p) && plan->is_complete;
-    if (p.has_tiers && is_disk_alone_closed(input) &&
-        p.free[GM_TIER_PINNED] < (int64_t)GM_CHUNK_MAX)
-        plan->lacks_room = true; /* nobody could change places any more */
+    if (plan->n > 0 && p.has_tiers && is_disk_alone_closed(input) &&
+        p.free[GM_TIER_PINNED] < (int64_t)GM_CHUNK_MAX) { /* nobody could change places any more */
+        plan->lacks_room = true;
+        plan->is_complete = false;
+    }
     if (layout->is_ahead && layout->n_targets > 0 && p.has_tiers)
         promote_rest(&p);
     if (layout->is_ahead && layout->n_targets > 0 && !brings_any(plan))
