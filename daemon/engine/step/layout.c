@@ -210,10 +210,12 @@ static void try_disk(struct gm_engine *engine, struct gm_plan_input *input)
     struct gm_plan *plan = &engine->plan;
     uint32_t n = 0;
     gm_plan_make(engine->table, input, plan);
-    for (uint32_t i = 0; i < plan->n; i++)
-        if (plan->moves[i].kind == GM_MOVE_DEMOTE &&
-            engine->table->chunks[plan->moves[i].chunk].listed_tier == GM_TIER_PINNED)
+    for (uint32_t i = 0; i < plan->n; i++) {
+        const struct gm_chunk *chunk = &engine->table->chunks[plan->moves[i].chunk];
+        if (plan->moves[i].kind == GM_MOVE_DEMOTE && chunk->list == GM_LIST_AWAY &&
+            chunk->listed_tier == GM_TIER_PINNED)
             plan->moves[n++] = plan->moves[i];
+    }
     plan->n = n;
 }
 
