@@ -291,6 +291,7 @@ static enum gm_boot_state gm_start_connect(int n_devices)
     static struct gm_link_welcome welcome; /* stacks may be small, and one thread starts */
     static char why[256];
 
+    why[0] = '\0'; /* of an earlier start */
     if (gm_link_open(&welcome, why, sizeof(why)) != 0) {
         gm_log(GM_LOG_INFO, "running without gpumux: %s", why);
         return GM_BOOT_PASS;
