@@ -266,7 +266,7 @@ static void ask(struct gm_trial_gpus *gpus)
     }
 }
 
-/* In a process of its own: it may hang. */
+/* In a process of its own: it may hang, and holds nothing that others wait for. */
 struct gm_trial_gpus gm_trial_ask_nvml(void)
 {
     struct gm_trial_gpus gpus = {0}, answer;
@@ -275,6 +275,11 @@ struct gm_trial_gpus gm_trial_ask_nvml(void)
         return gpus;
     const pid_t child = fork();
     if (child == 0) {
+        const int nothing = open("/dev/null", O_RDWR);
+        close(ends[0]);
+        for (int fd = 0; fd <= 2; fd++)
+            if (dup2(nothing, fd) < 0)
+                _exit(1);
         ask(&gpus);
         _exit(write(ends[1], &gpus, sizeof gpus) == (ssize_t)sizeof gpus ? 0 : 1);
     }
