@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/sock.h"
@@ -289,14 +290,19 @@ static void check_config(struct doctor *doctor, const cJSON *status)
         return;
     snprintf(strrchr(daemon, '/'), 16, "/gpumuxd");
     const bool is_default = file[0] != '/';
-    snprintf(command, sizeof command, "'%s' --check%s%s%s%s 2>&1", daemon, is_user ? " --user" : "",
-             is_default ? "" : " --config '", is_default ? "" : file, is_default ? "" : "'");
+    snprintf(command, sizeof command, "timeout -k 1 30 '%s' --check%s%s%s%s 2>&1", daemon,
+             is_user ? " --user" : "", is_default ? "" : " --config '", is_default ? "" : file,
+             is_default ? "" : "'");
     FILE *pipe = strchr(daemon, '\'') || access(daemon, X_OK) != 0 ? NULL : popen(command, "re");
     if (!pipe)
         return;
     while (fgets(line, sizeof line, pipe))
         snprintf(last, sizeof last, "%.*s", (int)strcspn(line, "\n"), line);
-    const bool is_wrong = pclose(pipe) != 0;
+    const int code = pclose(pipe);
+    const bool is_silent = !WIFEXITED(code) || WEXITSTATUS(code) >= 124; /* timeout ended it */
+    const bool is_wrong = code != 0 && !is_silent;
+    if (is_silent)
+        snprintf(last, sizeof last, "gpumuxd --check does not answer");
     const char *text = strstr(last, "gpumuxd: ");
     check(doctor, "configuration", -1,
           is_wrong  ? WRONG
