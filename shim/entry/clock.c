@@ -20,6 +20,8 @@ typedef int gm_clock_get(clockid_t clock, struct timespec *time);
 typedef int gm_clock_wait(pthread_cond_t *change, pthread_mutex_t *mutex, clockid_t clock,
                           const struct timespec *until);
 
+extern void __tsan_init(void) __attribute__((weak)); /* NULL: no such program */
+
 /* NULL: before the constructor, or a C library of another make. */
 static gm_clock_get *_Atomic gm_clock_real_get;
 static gm_clock_wait *_Atomic gm_clock_real_wait;
@@ -29,8 +31,10 @@ __attribute__((constructor)) static void gm_clock_begin(void)
     void *library = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
     void *get = library ? gm_real_dlsym(library, "clock_gettime") : NULL;
     void *wait = library ? gm_real_dlsym(library, "pthread_cond_clockwait") : NULL;
-    if (!wait) /* it was in libpthread once; then a library that fakes it is believed */
-        wait = gm_real_dlsym(RTLD_NEXT, "pthread_cond_clockwait");
+    /* It was in libpthread once, and ThreadSanitizer must see that a wait gives the mutex away.
+     * Then a library that fakes it is believed. */
+    if (!wait || __tsan_init)
+        wait = gm_real_dlsym(RTLD_DEFAULT, "pthread_cond_clockwait");
     atomic_store(&gm_clock_real_get, (gm_clock_get *)get);
     atomic_store(&gm_clock_real_wait, (gm_clock_wait *)wait);
 }
