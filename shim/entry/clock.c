@@ -2,7 +2,8 @@
  * Time as it is. What the shim asks of the C library by these names comes here, and goes to the
  * kernel or to the C library itself. So a library that fakes a program's clock (libfaketime)
  * changes neither how long the shim waits nor what it answers, and a daemon whose clock runs right
- * need not wait for it. Nothing here is exported: the program's own calls go where they went.
+ * need not wait for it. The system calls are those of the C library, for programs that filter
+ * theirs. Nothing here is exported: the program's own calls go where they went.
  *
  * Not in the object library that test programs link, whose clock would change.
  */
@@ -55,7 +56,7 @@ int pthread_cond_clockwait(pthread_cond_t *change, pthread_mutex_t *mutex, clock
 
 int nanosleep(const struct timespec *time, struct timespec *left)
 {
-    return (int)syscall(SYS_nanosleep, time, left);
+    return (int)syscall(SYS_clock_nanosleep, CLOCK_REALTIME, 0, time, left);
 }
 
 /* Declared here: the header's own may be inline. */
@@ -71,6 +72,10 @@ int ppoll(struct pollfd *wait, unsigned long n, const struct timespec *most, con
 
 int poll(struct pollfd *wait, unsigned long n, int ms)
 {
+#ifdef SYS_poll
+    return (int)syscall(SYS_poll, wait, n, ms);
+#else
     const struct timespec most = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
     return ppoll(wait, n, ms < 0 ? NULL : &most, NULL);
+#endif
 }
