@@ -107,7 +107,7 @@ static bool is_answer(int error)
 }
 
 /* The owner of a range, a number or a name. False: there is none, or the system could not say:
- * *is_answered. */
+ * *is_answered. An id is never root's, or containers would have part of what root has. */
 static bool take_owner(const char *name, struct gm_users_groups *groups, bool *is_answered)
 {
     struct passwd entry, *found;
@@ -117,13 +117,14 @@ static bool take_owner(const char *name, struct gm_users_groups *groups, bool *i
     const int error =
         ask_entry(is_number ? NULL : name, is_number ? (uid_t)number : 0, &entry, &found, &buffer);
     *is_answered = is_answer(error);
-    groups->is_subordinate = *is_answered && (found || is_number);
-    if (groups->is_subordinate)
+    const bool is_somebodys = *is_answered && (found || is_number);
+    if (is_somebodys)
         groups->owner = found ? found->pw_uid : (uid_t)number;
+    groups->is_subordinate = is_somebodys && groups->owner != 0;
     if (groups->is_subordinate && found && !ask_groups(found, groups))
         *is_answered = groups->is_subordinate = false;
     free(buffer);
-    return groups->is_subordinate;
+    return is_somebodys;
 }
 
 /* Who has `uid` by the first line that takes it in and is somebody's. False: the system could not

@@ -43,7 +43,7 @@ enum gm_member gm_users_is_member(uid_t uid, gid_t gid);
  * Whom the use of `uid` is counted for: the user who has it as a subordinate id (/etc/subuid, as
  * rootless containers use them), else `uid` itself. So a user has one share, by however many ids.
  * It says nothing of rights: memory and permissions stay with `uid`. A uid that the user database
- * knows is nobody's. `uid` also until the system has answered.
+ * knows is nobody's, and no id is root's. `uid` also until the system has answered.
  */
 uid_t gm_users_owner(uid_t uid);
 

@@ -235,7 +235,8 @@ static void test_subordinates(void **state)
     fputs(":3000000:10\n"
           "1000001:3000000:65536\n"
           "1000002:3000000:65536\n" /* overlaps: the first has it */
-          "root:3100000:65536\n"
+          "root:3100000:65536\n0:4000000:65536\n" /* nobody counts as root */
+          "daemon:5000000:1\n"
           "1000003:1:4000000",
           file); /* all users of this machine; no end of line */
     fclose(file);
@@ -244,11 +245,14 @@ static void test_subordinates(void **state)
     expect_owner(3000000, 1000001);
     expect_owner(3065535, 1000001);
     expect_owner(3065536, 1000003);
-    expect_owner(3100000, 0);
-    assert_int_equal(gm_users_is_member(3100000, 0), GM_MEMBER_IS); /* as its owner */
+    expect_owner(3100000, 1000003);
     assert_int_equal(gm_users_is_member(3000000, 0), GM_MEMBER_NOT);
     expect_owner(4000000, 1000003);
     expect_owner(4000001, 4000001);
+    assert_int_equal(gm_users_is(4000001, 0), GM_MEMBER_NOT);
+    assert_int_equal(gm_users_is_member(4000001, 0), GM_MEMBER_NOT);
+    expect_owner(5000000, 1);
+    assert_int_equal(gm_users_is_member(5000000, 1), GM_MEMBER_IS); /* as its owner */
     expect_owner(4294967290u, 4294967290u);
     expect_owner(0, 0);
     expect_in_the_end(1, "daemon");
