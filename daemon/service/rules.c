@@ -541,7 +541,8 @@ static const char *format_parts(const struct gm_rule *rule, uint32_t parts, char
     only.start.need = parts & NEED ? rule->start.need : 0;
     only.start.admit = parts & ADMIT ? rule->start.admit : 0;
     only.start.mps = parts & MPS ? rule->start.mps : 0;
-    return gm_rule_format(&only, text, size) + (text[0] == ' ');
+    gm_rule_format(&only, text, size);
+    return text + (text[0] == ' ');
 }
 
 /* Why it is not for such a program. */
