@@ -262,20 +262,29 @@ static bool has_totals(const struct gm_rule *rule)
     return (parts_of(rule) & (TOTAL_GPU | TOTAL_PINNED)) != 0;
 }
 
+/* Whether the rule is for programs of the user, as far as user= says. */
+static enum gm_member is_user(const struct gm_rule *rule, uid_t uid)
+{
+    return !rule->has_user    ? GM_MEMBER_IS
+           : rule->is_unknown ? GM_MEMBER_NOT
+                              : gm_users_is(uid, rule->uid);
+}
+
 /* Whether the rule is for the user's programs. */
 static enum gm_member is_of(const struct gm_rule *rule, uid_t uid)
 {
-    if ((rule->has_user && gm_users_is(uid, rule->uid) != GM_MEMBER_IS) ||
-        (rule->has_group && rule->is_group_unknown))
-        return GM_MEMBER_NOT;
-    return rule->has_group ? gm_users_is_member(uid, rule->gid) : GM_MEMBER_IS;
+    const enum gm_member user = is_user(rule, uid);
+    if (user == GM_MEMBER_NOT || !rule->has_group)
+        return user;
+    const enum gm_member member =
+        rule->is_group_unknown ? GM_MEMBER_NOT : gm_users_is_member(uid, rule->gid);
+    return member == GM_MEMBER_IS ? user : member;
 }
 
 bool gm_rules_are_sure(const struct gm_rules *rules, uid_t uid)
 {
     for (uint32_t i = 0; i < rules->n; i++)
-        if (is_of(&rules->rule[i], uid) == GM_MEMBER_PERHAPS ||
-            (rules->rule[i].has_user && gm_users_is(uid, rules->rule[i].uid) == GM_MEMBER_PERHAPS))
+        if (is_of(&rules->rule[i], uid) == GM_MEMBER_PERHAPS)
             return false;
     return true;
 }
@@ -517,7 +526,7 @@ bool gm_rules_find(const struct gm_rules *rules, uid_t uid, const char *name, ui
     if (rule)
         gm_rule_format(rule, text, size);
     if (restrict_perhaps(rules, rule, uid, name, asks, settings))
-        snprintf(text, size, "unix-group=? %s (the user's groups are not known yet)",
+        snprintf(text, size, "user=? %s (the system has not said yet who the user is)",
                  gm_settings_format(settings, said, sizeof said));
     return settings->has != 0;
 }
@@ -548,7 +557,7 @@ static const char *format_parts(const struct gm_rule *rule, uint32_t parts, char
 /* Why it is not for such a program. */
 static const char *why_not(const struct gm_rule *rule, uid_t uid, const char *name, uint32_t asks)
 {
-    if (rule->has_user && rule->uid != uid)
+    if (is_user(rule, uid) == GM_MEMBER_NOT)
         return rule->is_unknown ? "the system does not know this user" : "for another user";
     if (rule->has_command && !gm_command_matches(rule->command, name))
         return "for programs of another name";
@@ -568,9 +577,9 @@ bool gm_rules_explain(const struct gm_rules *rules, uint32_t n, uid_t uid, const
     text[0] = '\0';
     if (member != GM_MEMBER_IS) {
         snprintf(text, size, "%s",
-                 member == GM_MEMBER_NOT ? why_not(rule, uid, name, asks)
-                                         : "the system has not said yet of which groups the user "
-                                           "is: ask again");
+                 member == GM_MEMBER_NOT
+                     ? why_not(rule, uid, name, asks)
+                     : "the system has not said yet who the user is: ask again");
         return false;
     }
     for (const struct gm_rule *before = rules->rule; before < rule && left; before++) {

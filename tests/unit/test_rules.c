@@ -55,7 +55,9 @@ static int is_root_of_9(uid_t uid, char name[GM_USERS_NAME], struct gm_users_gro
     groups->gid = calloc(1, sizeof *groups->gid);
     groups->n = groups->gid ? 1 : 0;
     if (groups->gid)
-        groups->gid[0] = uid < 10 ? 900 : 901;
+        groups->gid[0] = uid < 10 || uid == 70 ? 900 : 901;
+    groups->is_subordinate = uid == 70;
+    groups->owner = uid / 10;
     return 0;
 }
 
@@ -85,8 +87,8 @@ static void test_unix_groups_late(void **state)
 
     assert_false(gm_rules_are_sure(&rules, 3));
     assert_true(gm_rules_find(&rules, 3, "train-big", GM_CLASS_AUTO, &is, text, sizeof text));
-    assert_string_equal(text, "unix-group=? class=batch weight=1 share=50% oversize=refuse cap=8G "
-                              "(the user's groups are not known yet)");
+    assert_string_equal(text, "user=? class=batch weight=1 share=50% oversize=refuse cap=8G "
+                              "(the system has not said yet who the user is)");
     assert_false(is.has & GM_SET_PAUSED); /* no bound of what it may have */
     gm_rules_totals(&rules, 3, &totals);
     assert_int_equal(totals.gpu,
@@ -97,6 +99,9 @@ static void test_unix_groups_late(void **state)
     assert_true(gm_rules_find(&rules, 4, "chat", GM_CLASS_AUTO, &is, text,
                               sizeof text)); /* of whom no rule is sure */
     assert_int_equal(is.weight, 100);
+    assert_int_equal(is.share, 500); /* it may be an id of user 3 */
+    assert_false(gm_rules_explain(&rules, 2, 4, "chat", GM_CLASS_AUTO, text, sizeof text));
+    assert_string_equal(text, "the system has not said yet who the user is: ask again");
     gm_rules_totals(&rules, 4, &totals);
     assert_int_equal(totals.gpu, 1ull << 30);
 
@@ -112,6 +117,8 @@ static void test_unix_groups_late(void **state)
     gm_rules_totals(&rules, 3, &totals);
     assert_int_equal(totals.gpu, 40ull << 30);
     assert_false(gm_rules_find(&rules, 4, "chat", GM_CLASS_AUTO, &is, text, sizeof text));
+    assert_false(gm_rules_explain(&rules, 2, 4, "chat", GM_CLASS_AUTO, text, sizeof text));
+    assert_string_equal(text, "for another user");
     gm_users_ask_by(NULL);
 }
 
@@ -126,6 +133,8 @@ static void test_unix_groups(void **state)
         for (int i = 0; i < 60000 && gm_users_is_member(uid, uid < 10 ? 900 : 901) != GM_MEMBER_IS;
              i++)
             usleep(1000);
+    for (int i = 0; i < 60000 && gm_users_is(70, 7) != GM_MEMBER_IS; i++)
+        usleep(1000);
     must_add("unix-group=900 command=train* weight=0.5", 1);
     must_add("user=7 unix-group=901 paused", 3);
     must_add("unix-group=901 class=batch user-gpu=20G", 2);
@@ -144,6 +153,8 @@ static void test_unix_groups(void **state)
     assert_true(rules.rule[5].is_group_unknown && !rules.rule[4].is_group_unknown);
     assert_string_equal(gm_rule_format(&rules.rule[1], text, sizeof text),
                         "user=7 unix-group=901 paused");
+    assert_false(gm_rules_explain(&rules, 1, 70, "chat", GM_CLASS_AUTO, text, sizeof text));
+    assert_string_equal(text, "the user is not of this group"); /* it is an id of user 7 */
     assert_int_equal(add("unix-group=900 user=3 class=batch", 7), -EEXIST); /* line 4 covers it */
     assert_int_equal(add("unix-group=900 unix-group=901 class=batch", 7), -EEXIST);
     assert_string_equal(why, "unix-group is said twice");
