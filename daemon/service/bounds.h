@@ -43,7 +43,7 @@
 enum gm_bound_kind { GM_BOUND_TIME, GM_BOUND_OUTPUT, GM_BOUND_VISITORS, GM_BOUND_KINDS };
 
 struct gm_bound {
-    uid_t uid; /* of gm_users_owner: whom its connections count for */
+    uid_t uid; /* of gm_users_owner when they came: whom its connections count for */
     bool is_trusted;
     uint32_t sessions;     /* its connections */
     uint32_t visitors;     /* those of no program: session.c counts */

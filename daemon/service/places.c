@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "daemon/service/process.h"
+#include "daemon/service/users.h"
 
 #define ANCESTORS_MAX 32u /* that are searched */
 
@@ -26,11 +27,17 @@ static void look(struct gm_places *places, uint64_t now)
             let_go(places, i);
 }
 
+/* Whether it is a place of that owner's. Asked anew each time: it may be known by now. */
+static bool is_of(const struct gm_reservation *place, uid_t owner)
+{
+    return gm_users_owner(place->uid) == owner;
+}
+
 /* The index of the place, or places->n. */
-static uint32_t find(const struct gm_places *places, pid_t pid, uid_t uid)
+static uint32_t find(const struct gm_places *places, pid_t pid, uid_t owner)
 {
     uint32_t i = 0;
-    while (i < places->n && (places->reserved[i].pid != pid || places->reserved[i].uid != uid))
+    while (i < places->n && (places->reserved[i].pid != pid || !is_of(&places->reserved[i], owner)))
         i++;
     return i;
 }
@@ -38,7 +45,7 @@ static uint32_t find(const struct gm_places *places, pid_t pid, uid_t uid)
 bool gm_places_reserve(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now)
 {
     look(places, now);
-    uint32_t i = find(places, pid, uid);
+    uint32_t i = find(places, pid, gm_users_owner(uid));
     if (i == places->n) {
         if (i == GM_PLACES_MAX || gm_places_reserved_for(places, uid, now) >= GM_PLACES_USER)
             return false;
@@ -50,12 +57,12 @@ bool gm_places_reserve(struct gm_places *places, pid_t pid, uid_t uid, uint64_t 
 }
 
 /* The index of the place of the process or of an ancestor, or places->n. */
-static uint32_t find_family(const struct gm_places *places, pid_t pid, uid_t uid)
+static uint32_t find_family(const struct gm_places *places, pid_t pid, uid_t owner)
 {
-    uint32_t i = find(places, pid, uid);
+    uint32_t i = find(places, pid, owner);
     for (uint32_t n = 0; n < ANCESTORS_MAX && places->n > 0 && i == places->n && pid > 1; n++) {
         pid = gm_process_parent(pid);
-        i = find(places, pid, uid);
+        i = find(places, pid, owner);
     }
     return i;
 }
@@ -63,7 +70,7 @@ static uint32_t find_family(const struct gm_places *places, pid_t pid, uid_t uid
 bool gm_places_take(struct gm_places *places, pid_t pid, uid_t uid, uint64_t now)
 {
     look(places, now);
-    uint32_t i = find_family(places, pid, uid);
+    uint32_t i = find_family(places, pid, gm_users_owner(uid));
     if (i == places->n)
         return false;
     let_go(places, i);
@@ -78,10 +85,11 @@ uint32_t gm_places_reserved(struct gm_places *places, uint64_t now)
 
 uint32_t gm_places_reserved_for(struct gm_places *places, uid_t uid, uint64_t now)
 {
+    const uid_t owner = gm_users_owner(uid);
     uint32_t n = 0;
     look(places, now);
     for (uint32_t i = 0; i < places->n; i++)
-        n += places->reserved[i].uid == uid;
+        n += is_of(&places->reserved[i], owner);
     return n;
 }
 

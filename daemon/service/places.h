@@ -8,7 +8,7 @@
  * call drops those that are over.
  *
  * Owns struct gm_places. Called by session.c, which decides whether there is room; read by
- * control.c. Loop thread only; reads /proc.
+ * control.c. Calls users.h: ids of one owner are one user here. Loop thread only; reads /proc.
  */
 #ifndef GM_DAEMON_SERVICE_PLACES_H
 #define GM_DAEMON_SERVICE_PLACES_H

@@ -98,7 +98,7 @@ static bool has_room_for(const struct gm_sessions *all, const struct gm_session 
     const uint32_t taken = all->apps + gone + reserved;
     const bool is_control = session->state == GM_SESSION_CONTROL; /* mux-ctl run asks */
     const char *const full = "raise LimitNOFILE or ulimit -n of gpumuxd";
-    const uid_t owner = session->user->uid;
+    const uid_t owner = gm_users_owner(session->uid); /* which may not have been known before */
     const char *const more = is_by_files ? full : "raise --max-apps";
 
     if (session->pid == 0) { /* it could not be watched, and would never end here */
@@ -152,10 +152,10 @@ static void reserve(struct gm_session *session, const struct gm_msg_reserve *bod
     uint64_t now = gm_now();
 
     /* It takes over a place that is reserved for an ancestor. */
-    bool has_one = gm_places_take(places, session->pid, session->user->uid, now);
+    bool has_one = gm_places_take(places, session->pid, session->uid, now);
     answer.is_refused =
         !has_room_for(session->all, session, has_one, answer.text, sizeof answer.text);
-    if (!answer.is_refused && !gm_places_reserve(places, session->pid, session->user->uid, now)) {
+    if (!answer.is_refused && !gm_places_reserve(places, session->pid, session->uid, now)) {
         answer.is_refused = 1;
         snprintf(answer.text, sizeof answer.text,
                  "%u places are reserved for programs that have not connected yet, or %u of this "
@@ -221,8 +221,7 @@ static void hello(struct gm_session *session, const struct gm_msg_hello *body)
         gm_session_end(session, GM_REFUSE_PROTOCOL, text);
         return;
     }
-    bool has_one =
-        gm_places_take(&all->control->places, session->pid, session->user->uid, gm_now());
+    bool has_one = gm_places_take(&all->control->places, session->pid, session->uid, gm_now());
     if (!has_room_for(all, session, has_one, text, sizeof text)) {
         turn_away(session, text);
         return;

@@ -9,6 +9,7 @@
 #include "daemon/core/tunables.h"
 #include "daemon/memory/files.h"
 #include "daemon/service/session_output.h"
+#include "daemon/service/users.h"
 
 /* Its answer takes up to `ns`. False: it cannot be told. */
 static bool ask_to_wait(struct gm_session *session, uint64_t ns, const char *why)
@@ -85,6 +86,10 @@ static void place(struct gm_session *session, const char *name,
 static void serve_waiters(struct gm_sessions *all)
 {
     struct gm_waiters *waiters = &all->control->waiters;
+    for (uint32_t i = 0; i < waiters->n; i++) { /* who may not have been known when it came */
+        struct gm_place_request *request = &waiters->waiting[i].request;
+        request->owner = gm_users_owner(request->uid);
+    }
     for (uint32_t left = waiters->n; left > 0; left--) {
         const uint32_t which = gm_binds_next(&all->machine->binds, waiters->waiting, waiters->n,
                                              all->control->options->patience);
@@ -109,9 +114,10 @@ static void on_starts(uv_timer_t *timer)
 static bool has_room_to_wait(const struct gm_sessions *all, const struct gm_session *session)
 {
     const struct gm_waiters *waiters = &all->control->waiters;
+    const uid_t owner = gm_users_owner(session->uid);
     uint32_t of_user = 0;
     for (uint32_t i = 0; i < waiters->n; i++)
-        of_user += waiters->waiting[i].request.owner == session->user->uid;
+        of_user += gm_users_owner(waiters->waiting[i].request.uid) == owner;
     return waiters->n < GM_BIND_WAITERS && of_user < GM_BIND_WAITERS_USER &&
            !gm_files_is_reserved(session->fd);
 }
@@ -123,7 +129,7 @@ void gm_starts_place(struct gm_session *session, const struct gm_wire_message *m
     const struct gm_msg_place *body = message->body;
     const struct gm_placing who = {.pid = session->pid,
                                    .uid = session->uid,
-                                   .owner = session->user->uid,
+                                   .owner = gm_users_owner(session->uid),
                                    .body = body,
                                    .tokens = message->entries,
                                    .n = message->count};

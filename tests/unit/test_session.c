@@ -8,6 +8,7 @@
 
 #include "daemon/memory/files.h"
 #include "daemon/service/bounds.h"
+#include "daemon/service/users.h"
 
 static void test_join_and_leave(void **state)
 {
@@ -431,6 +432,63 @@ static void test_one_user(void **state)
     close(own);
 }
 
+static _Atomic bool is_slow;
+
+/* All ids are the daemon's own user's, as the system says late. */
+static int look_up(uid_t uid, char name[GM_USERS_NAME], struct gm_users_groups *groups)
+{
+    (void)uid, (void)name;
+    while (is_slow)
+        usleep(1000);
+    groups->is_subordinate = true;
+    groups->owner = getuid();
+    return GM_USERS_NOBODY;
+}
+
+static void reserve(int peer)
+{
+    const struct gm_msg_reserve body = {.name = "tester"};
+    assert_int_equal(gm_sock_send_message(peer, GM_MSG_RESERVE, &body, NULL, 0, NULL, 0), 0);
+    turn(2);
+    const struct gm_msg_reserved *is = expect(peer, GM_SESSION_CONTROL, GM_MSG_RESERVED);
+    assert_string_equal(is->text, "");
+}
+
+/* Whom a session counts for may become known after it has come. */
+static void test_late_owner(void **state)
+{
+    (void)state;
+    int own[3];
+    if (getuid() != 0)
+        skip();
+    is_slow = true;
+    gm_users_ask_by(look_up);
+    asker = 300000;
+    int early = connect_peer(), late = connect_peer(), program = connect_peer();
+    say_hello(early, GM_ROLE_CONTROL);
+    say_hello(late, GM_ROLE_CONTROL);
+    turn(2);
+    reserve(early);
+    is_slow = false;
+    for (int i = 0; i < 60000 && gm_users_owner(asker) != getuid(); i++)
+        usleep(1000);
+    assert_int_equal(gm_places_reserved_for(&control.places, getuid(), gm_now()), 1);
+    reserve(late); /* the same place */
+    assert_int_equal(gm_places_reserved(&control.places, gm_now()), 1);
+    asker = getuid();
+    for (int i = 0; i < 3; i++)
+        own[i] = join(NULL); /* the first has that place */
+    assert_int_equal(gm_places_reserved(&control.places, gm_now()), 0);
+    say_hello(program, GM_ROLE_APP);
+    turn(2);
+    expect_refused(program, GM_REFUSE_FULL, "3 programs of user 0 are served already, the most");
+    for (int i = 0; i < 3; i++)
+        close(own[i]);
+    close(early);
+    close(late);
+    gm_users_ask_by(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -450,6 +508,7 @@ int main(void)
         SESSION(test_unencodable),
         SESSION(test_fairness),
         SESSION(test_one_user),
+        SESSION(test_late_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
