@@ -29,6 +29,7 @@ struct gm_machine {
     struct gm_binds binds;
     struct gm_host host;
     struct gm_keep keep;
+    uint64_t copier_look_at; /* snapshot.c: gm_client_find_copier */
     bool is_stopping;
     uint32_t unsaved; /* engines that have yet to call on_saved */
     void (*on_saved)(void *arg);

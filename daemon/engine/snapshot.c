@@ -1,6 +1,7 @@
 /*
  * The snapshot of the machine for the views (core/snapshot.h). Changes nothing but by bringing the
- * engines up to date first. Called by service/control.c; reads whatever the engine knows.
+ * engines up to date first, and by looking for who has copies. Called by service/control.c; reads
+ * whatever the engine knows.
  */
 #include "daemon/engine/snapshot.h"
 
@@ -45,11 +46,10 @@ static bool waits_for_group(const struct gm_engine *engine, uint32_t id)
 static struct gm_reason why_copied(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    return (struct gm_reason){
-        .why = GM_WHY_COPIED,
-        .pid = gm_client_copier(app->client, &engine->config.outlet, engine->now),
-        .ended = app->pid,
-        .held = gm_engine_held(engine, id)};
+    return (struct gm_reason){.why = GM_WHY_COPIED,
+                              .pid = gm_client_copier(app->client, &engine->config.outlet),
+                              .ended = app->pid,
+                              .held = gm_engine_held(engine, id)};
 }
 
 /* It does not fit. Of the programs that stand still, have not come back, or have ended and left
@@ -392,14 +392,24 @@ static uint32_t count_apps(const struct gm_engine *engine)
     return n;
 }
 
+static void find_copiers(struct gm_machine *machine, const struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < machine->max_apps; id++)
+        if (engine->apps[id].state == GM_APP_GONE)
+            gm_client_find_copier(engine->apps[id].client, &engine->config.outlet, engine->now,
+                                  &machine->copier_look_at);
+}
+
 struct gm_snapshot *gm_machine_snapshot(struct gm_machine *machine)
 {
     uint32_t n_apps = 0;
     for (uint32_t i = 0; i < machine->n; i++)
         gm_engine_refresh(machine->engines[i]);
     gm_machine_keep(machine); /* no total that was shown is less under the next daemon */
-    for (uint32_t i = 0; i < machine->n; i++)
+    for (uint32_t i = 0; i < machine->n; i++) {
+        find_copiers(machine, machine->engines[i]);
         n_apps += count_apps(machine->engines[i]);
+    }
     const size_t gpus = machine->n * sizeof(struct gm_snapshot_gpu);
     struct gm_snapshot *snapshot =
         malloc(sizeof *snapshot + gpus + n_apps * sizeof(struct gm_snapshot_app));

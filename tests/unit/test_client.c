@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -194,12 +195,64 @@ static void test_dropped_before(void **state)
     assert_int_equal(heard[0], 0);
 }
 
+/* ---- copies of its connection ---- */
+
+static int ends[2], looks;
+static pid_t found;
+
+static int keep(struct gm_session *session)
+{
+    (void)session;
+    return dup(ends[0]);
+}
+
+static pid_t find(uid_t uid, uint64_t since, int socket)
+{
+    (void)uid, (void)since, (void)socket;
+    looks++;
+    return found;
+}
+
+static uint64_t started(pid_t pid)
+{
+    (void)pid;
+    return 1;
+}
+
+/* However many clients have some, one look is taken at a time; and one that is not found leaves the
+ * next to another. */
+static void test_copier(void **state)
+{
+    const struct gm_engine_outlet outlet = {.keep = keep, .holder = find, .started = started};
+    const struct gm_newcomer who = {.pid = program, .uid = 1000, .name = "other"};
+    struct gm_client *other;
+    uint64_t now = GM_S, look_at = 0;
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    assert_int_equal(open_it(), 0);
+    assert_int_equal(gm_client_open(&other, 4, &who, NULL, NULL), 0);
+    client->session = other->session = (struct gm_session *)&loop;
+    gm_client_died(client, &loop, &outlet, NULL);
+    gm_client_died(other, &loop, &outlet, NULL);
+    looks = 0;
+    for (found = 0; found < 2; found++, now += GM_COPIER_LOOK_NS) {
+        gm_client_find_copier(client, &outlet, now, &look_at);
+        gm_client_find_copier(other, &outlet, now, &look_at);
+        assert_int_equal(looks, found + 1);
+        assert_int_equal(gm_client_copier(client, &outlet), 0);
+        assert_int_equal(gm_client_copier(other, &outlet), found);
+    }
+    gm_client_drop(other);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(no_pidfd), TEST(no_poll),   TEST(none_at_all),
-        TEST(end),      TEST(end_drops), TEST(dropped_before),
+        TEST(no_pidfd),  TEST(no_poll),        TEST(none_at_all), TEST(end),
+        TEST(end_drops), TEST(dropped_before), TEST(copier),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -337,7 +337,8 @@ struct gm_copies {
     void (*on_closed)(struct gm_client *client);
     pid_t holder; /* who has them; 0: not known */
     uint64_t holder_started;
-    uint64_t look_at; /* ... again */
+    uint64_t look_at; /* ... again, */
+    uint64_t wait_ns; /* ... this long after the last look */
 };
 
 static void free_copies(uv_handle_t *poll)
@@ -400,21 +401,27 @@ void gm_client_died(struct gm_client *client, uv_loop_t *loop,
     uv_poll_start(&copies->poll, UV_READABLE | UV_DISCONNECT, on_hang_up);
 }
 
-pid_t gm_client_copier(const struct gm_client *client, const struct gm_engine_outlet *outlet,
-                       uint64_t now)
+pid_t gm_client_copier(const struct gm_client *client, const struct gm_engine_outlet *outlet)
+{
+    const struct gm_copies *copies = client->copies;
+    const bool is_there =
+        copies && copies->holder != 0 && outlet->started(copies->holder) == copies->holder_started;
+    return is_there ? copies->holder : 0;
+}
+
+void gm_client_find_copier(struct gm_client *client, const struct gm_engine_outlet *outlet,
+                           uint64_t now, uint64_t *look_at)
 {
     struct gm_copies *copies = client->copies;
-    if (!copies || !outlet->holder)
-        return 0;
-    if (copies->holder != 0 && outlet->started(copies->holder) == copies->holder_started)
-        return copies->holder;
-    copies->holder = 0;
-    if (now < copies->look_at)
-        return 0;
-    copies->look_at = now + GM_COPIER_LOOK_NS;
+    if (!copies || !outlet->holder || now < *look_at || now < copies->look_at ||
+        gm_client_copier(client, outlet) != 0)
+        return;
+    *look_at = now + GM_COPIER_LOOK_NS;
+    /* Longer each time: so who is not found leaves the next looks to the others. */
+    copies->wait_ns = 2 * (copies->wait_ns + GM_COPIER_LOOK_NS);
+    copies->look_at = now + copies->wait_ns;
     copies->holder = outlet->holder(client->uid, client->started, copies->fd);
     copies->holder_started = copies->holder != 0 ? outlet->started(copies->holder) : 0;
-    return copies->holder;
 }
 
 void gm_client_drop(struct gm_client *client)

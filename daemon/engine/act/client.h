@@ -97,10 +97,13 @@ static inline uint64_t gm_client_told(const struct gm_client *client, uint64_t b
 void gm_client_died(struct gm_client *client, uv_loop_t *loop,
                     const struct gm_engine_outlet *outlet,
                     void (*on_closed)(struct gm_client *client));
-/* The process that has them, which is to end. 0: not known, or there are none. It is looked for in
- * all of /proc, but only now and then: the one that was found stays until it ends. */
-pid_t gm_client_copier(const struct gm_client *client, const struct gm_engine_outlet *outlet,
-                       uint64_t now);
+/* The process that has them, which is to end. 0: not known, or there are none. */
+pid_t gm_client_copier(const struct gm_client *client, const struct gm_engine_outlet *outlet);
+/* Look for it, in all of /proc, if it is not known. As that takes long, it is done only now and
+ * then: for no client before `*look_at`, which is moved on. The one that was found stays until it
+ * ends. */
+void gm_client_find_copier(struct gm_client *client, const struct gm_engine_outlet *outlet,
+                           uint64_t now, uint64_t *look_at);
 
 /* Engine number `index` wants the gate closed. True: it was open, and CLOSE is to be sent for the
  * new epoch. */
