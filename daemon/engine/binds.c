@@ -153,11 +153,11 @@ static uint32_t time_of(const struct gm_engine *engine, uint32_t id)
 }
 
 /* The user's row; else the one that ends first. */
-static uint32_t owing_of(const struct gm_binds *binds, uid_t uid)
+static uint32_t owing_of(const struct gm_binds *binds, uid_t owner)
 {
     uint32_t its = 0;
     for (uint32_t i = 0; i < GM_BIND_OWING; i++) {
-        if (binds->owing[i].uid == uid)
+        if (binds->owing[i].owner == owner)
             return i;
         if (binds->owing[i].until < binds->owing[its].until)
             its = i;
@@ -169,9 +169,10 @@ static uint32_t owing_of(const struct gm_binds *binds, uid_t uid)
 static bool is_on_its_way(const struct gm_binds *binds, const struct gm_binding *bound,
                           uint64_t now)
 {
-    const struct gm_bind_owing *owing = &binds->owing[owing_of(binds, bound->uid)];
+    const struct gm_bind_owing *owing = &binds->owing[owing_of(binds, bound->owner)];
     return bound->gpu != GM_BIND_NONE && now - bound->at < GM_BIND_WAY_NS &&
-           (owing->uid != bound->uid || gm_less(owing->until, now) < GM_BIND_WAY_NS * GM_BIND_OWED);
+           (owing->owner != bound->owner ||
+            gm_less(owing->until, now) < GM_BIND_WAY_NS * GM_BIND_OWED);
 }
 
 /* What it says that it will need is no more than the GPU has. */
@@ -315,7 +316,7 @@ static bool is_awaited(const struct gm_binds *binds, const struct gm_binding *bo
                        const struct gm_waiting *waiting, uint32_t n)
 {
     for (uint32_t i = 0; bound->is_held && i < n; i++)
-        if (waiting[i].request.uid != bound->uid &&
+        if (waiting[i].request.owner != bound->owner &&
             (allowed_to(binds, &waiting[i].request) >> bound->gpu & 1) != 0)
             return true;
     return false;
@@ -329,13 +330,14 @@ static void charge(struct gm_binds *binds, const struct gm_waiting *waiting, uin
     const uint64_t owed = gm_least(now - binds->looked_at, 2 * GM_BIND_LOOK_NS) * GM_BIND_OWED;
     binds->looked_at = now;
     for (uint32_t i = 0; i < binds->n; i++) {
-        const uid_t uid = binds->bound[i].uid;
-        struct gm_bind_owing *owing = &binds->owing[owing_of(binds, uid)];
-        if ((owing->uid == uid && owing->charged_at == now) ||
+        const uid_t owner = binds->bound[i].owner;
+        struct gm_bind_owing *owing = &binds->owing[owing_of(binds, owner)];
+        if ((owing->owner == owner && owing->charged_at == now) ||
             !is_awaited(binds, &binds->bound[i], waiting, n))
             continue;
-        const uint64_t left = owing->uid == uid ? gm_less(owing->until, now) : 0;
-        *owing = (struct gm_bind_owing){.uid = uid, .until = now + left + owed, .charged_at = now};
+        const uint64_t left = owing->owner == owner ? gm_less(owing->until, now) : 0;
+        *owing =
+            (struct gm_bind_owing){.owner = owner, .until = now + left + owed, .charged_at = now};
     }
 }
 

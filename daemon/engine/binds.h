@@ -44,7 +44,7 @@ struct gm_binding {
 
 /* A user whose programs held room while others waited. */
 struct gm_bind_owing {
-    uid_t uid;
+    uid_t owner;
     uint64_t until; /* when none of it is left */
     uint64_t charged_at;
 };

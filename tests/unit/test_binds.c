@@ -321,7 +321,7 @@ static void liars(void **state)
 static struct gm_place_request only_of(int i, uid_t uid, uint64_t need)
 {
     struct gm_place_request request = request_of(i, need);
-    request.uid = uid;
+    request.uid = request.owner = uid;
     request.n = 1;
     request.device[0] = 2;
     return request;
@@ -339,7 +339,8 @@ static uint64_t waits(uint64_t most)
 
 static uint64_t waits_for_lie(int i)
 {
-    const struct gm_place_request lie = only_of(i, 7, 16 * G);
+    struct gm_place_request lie = only_of(i, 7, 16 * G);
+    lie.uid += (uid_t)i; /* of the user's containers, say: the user is who owes */
     place(&lie, GM_WHY_BIND_ONLY);
     return waits(2 * GM_BIND_WAY_NS);
 }
