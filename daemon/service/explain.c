@@ -126,7 +126,7 @@ char *gm_explain(const struct gm_control *control, uid_t asker, bool is_admin,
         return gm_explain_refusal("no program is called so, or there is no such class");
     if (is_program && !is_admin && body->uid != asker)
         return gm_explain_refusal("only root may ask about other users' programs");
-    struct gm_snapshot *snapshot = gm_machine_snapshot(control->machine);
+    struct gm_snapshot *snapshot = is_program ? NULL : gm_machine_snapshot(control->machine);
     cJSON *root = cJSON_CreateObject();
     const bool is_whole =
         is_program

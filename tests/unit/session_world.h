@@ -57,6 +57,7 @@ struct played {
     bool is_trimming;
     uint32_t whole, left; /* programs, while all memory is given back */
     unsigned documents;   /* that were made */
+    unsigned snapshots;   /* ... likewise */
     uint64_t cost_ns;     /* what each message takes, if the clock stands still */
 };
 
@@ -224,6 +225,7 @@ char *gm_view_reason(const struct gm_reason *why, const char *by, const char *ap
 struct gm_snapshot *gm_machine_snapshot(struct gm_machine *m)
 {
     (void)m;
+    engine.snapshots++;
     return calloc(1, sizeof(struct gm_snapshot));
 }
 
