@@ -195,7 +195,7 @@ static void *work(void *arg)
         bounce = crew->stores->bounce + self * GM_STORES_PIECE_BYTES;
     }
     while (!crew->is_stopping) {
-        if (crew->stores->disk_room.is_asked && crew == &crew->stores->crews[GM_CREW_DISK])
+        if (crew == &crew->stores->crews[GM_CREW_DISK] && crew->stores->disk_room.is_asked)
             look_at_disk(crew);
         else if (crew->head)
             copy_some(crew, bounce);
