@@ -178,13 +178,12 @@ static bool lacks_room(const struct gm_system *system, int fd, const char *dir, 
     return true;
 }
 
-/* Allocate the blocks, if they fit: a disk filled in vain would hurt others. */
-static int take_room(struct gm_disk *disk, const char *dir, uint64_t asked, uint64_t bytes,
-                     char *why, size_t why_size)
+/* Allocate the blocks, if they fit: a disk filled in vain would hurt others. `is`: the file now. */
+static int take_room(struct gm_disk *disk, const struct stat *is, const char *dir, uint64_t asked,
+                     uint64_t bytes, char *why, size_t why_size)
 {
     char text[PATH_MAX + 160], want[32];
-    struct stat is;
-    const uint64_t held = fstat(disk->fd, &is) == 0 ? (uint64_t)is.st_blocks * 512 : 0;
+    const uint64_t held = (uint64_t)is->st_blocks * 512;
     int result = -1, error = 0;
     gm_format_size(bytes, want, sizeof want);
     if (lacks_room(disk->system, disk->fd, dir, asked, held, text, sizeof text)) {
@@ -196,7 +195,10 @@ static int take_room(struct gm_disk *disk, const char *dir, uint64_t asked, uint
         error = result == 0 ? 0 : errno;
     }
     disk->is_reserved = result == 0;
-    if (error == EOPNOTSUPP || error == ENOSYS || error == ENOSPC || error == EDQUOT) {
+    /* What it got before there was no more: it goes back. */
+    if (error && ftruncate(disk->fd, is->st_size) != 0)
+        error = errno;
+    if (error == EOPNOTSUPP || error == ENOSYS || error == ENOSPC) {
         gm_log(
             GM_LOG_WARN,
             "disk tier: the filesystem of %s cannot reserve %s (%s): the disk may run full later",
@@ -237,7 +239,7 @@ int gm_disk_open(struct gm_disk *disk, const struct gm_system *system, const cha
     int error = open_private(disk, dir, why, why_size);
     if (error)
         return error;
-    error = take_room(disk, dir, asked, bytes, why, why_size);
+    error = take_room(disk, &(struct stat){0}, dir, asked, bytes, why, why_size);
     if (error) {
         gm_disk_close(disk);
         return error;
@@ -261,7 +263,8 @@ int gm_disk_adopt(struct gm_disk *disk, const struct gm_system *system, int fd, 
         snprintf(why, why_size, "--disk: the file of the daemon before cannot be used: %s",
                  strerror(-error));
     else if (bytes > (uint64_t)is.st_size)
-        error = take_room(disk, "(the file of the daemon before)", bytes, bytes, why, why_size);
+        error =
+            take_room(disk, &is, "(the file of the daemon before)", bytes, bytes, why, why_size);
     else
         disk->is_reserved = (uint64_t)is.st_blocks * 512 >= (uint64_t)is.st_size;
     if (error)

@@ -295,19 +295,25 @@ static void test_file_is_unnamed(void **state)
     }
 }
 
-/* A filesystem that sets nothing aside is used all the same. */
+/* A filesystem that sets nothing aside, or too little, is used all the same. It keeps no part. */
 static void test_without_fallocate(void **state)
 {
-    struct world w;
-    char why[256] = "";
+    static const int errors[] = {EOPNOTSUPP, ENOSPC};
     (void)state;
-    open_pool(&w, 32 * MIB);
-    fault.fallocate_error = EOPNOTSUPP;
-    assert_int_equal(open_stores(&w, 0, directory, 32 * MIB, why, sizeof why), 0);
-    assert_true(make_chunk(&w, 0, 16 * MIB));
-    assert_int_equal(move_now(&w, 0, GM_TIER_DISK), 0);
-    assert_int_equal(move_now(&w, 0, GM_TIER_PINNED), 0);
-    close_world(&w);
+    for (unsigned i = 0; i < sizeof errors / sizeof *errors; i++) {
+        struct world w;
+        struct stat is;
+        char why[256] = "";
+        open_pool(&w, 32 * MIB);
+        fault.fallocate_error = errors[i];
+        assert_int_equal(open_stores(&w, 0, directory, 32 * MIB, why, sizeof why), 0);
+        assert_int_equal(fstat(fault.fd, &is), 0);
+        assert_true(is.st_size == 32 * MIB && is.st_blocks < 2048);
+        assert_true(make_chunk(&w, 0, 16 * MIB));
+        assert_int_equal(move_now(&w, 0, GM_TIER_DISK), 0);
+        assert_int_equal(move_now(&w, 0, GM_TIER_PINNED), 0);
+        close_world(&w);
+    }
 }
 
 static bool has_cap(struct world *w, uint64_t bytes)
@@ -370,6 +376,7 @@ static void test_bad_configurations(void **state)
         {0, directory, 64 * MIB, EACCES, 0, 0, -EACCES, {directory, "Permission denied"}},
         {0, directory, 64 * MIB, EMFILE, 0, 0, -EMFILE, {directory, "Too many open files"}},
         {0, directory, 64 * MIB, 0, EFBIG, 0, -EFBIG, {"64 MiB", "File too large"}},
+        {0, directory, 64 * MIB, 0, EDQUOT, 0, -EDQUOT, {"64 MiB", "ask for less"}},
         {0, directory, 1 * MIB, 0, 0, 0, -EINVAL, {directory, "at least 2 MiB"}},
         {64 * MIB, NULL, 0, 0, 0, ENOMEM, -ENOMEM, {"--paged 64 MiB", "ask for less"}},
         {64 * MIB, directory, 64 * MIB, EROFS, 0, 0, -EROFS, {"--disk", "Read-only"}},
