@@ -43,8 +43,9 @@ static void take_disk_room(struct gm_stores *stores)
     const uint64_t room = stores->disk_room.room;
     stores->disk_room.is_answered = false;
     gm_unlock(&crew->lock);
-    if (is_new)
-        stores->cap[GM_TIER_DISK] = pages_within(room, stores->most_on_disk);
+    if (!is_new)
+        return;
+    stores->cap[GM_TIER_DISK] = pages_within(room, stores->most_on_disk);
     const uint32_t before = stores->on_disk.pages;
     gm_stores_fit_disk(stores);
     if (stores->on_disk.pages != before && stores->on_room)
@@ -305,10 +306,9 @@ static int open_disk(struct gm_stores *stores, const struct gm_stores_config *co
                                    why_size);
     if (error == 0) {
         gm_pages_add(&stores->on_disk, stores->on_disk.max_pages);
-        stores->cap[GM_TIER_DISK] =
-            stores->disk.is_reserved ? stores->most_on_disk
-                                     : pages_within(gm_disk_room(&stores->disk, stores->disk_parts),
-                                                    stores->most_on_disk);
+        stores->cap[GM_TIER_DISK] = stores->most_on_disk;
+        stores->disk_room.is_answered = !stores->disk.is_reserved;
+        stores->disk_room.room = gm_disk_room(&stores->disk, stores->disk_parts);
     }
     if (error == 0 && fd < 0)
         error = keep_file(stores, GM_KEPT_DISK, stores->disk.fd, why, why_size);

@@ -51,7 +51,10 @@ void gm_stores_fit_disk(struct gm_stores *stores)
 void gm_stores_shrink(struct gm_stores *stores, enum gm_tier tier)
 {
     if (tier == GM_TIER_DISK) {
-        if (stores->on_disk.pages > stores->cap[tier])
+        /* A walk only if a slab can go: the last one may be no whole one. */
+        const struct gm_pages *disk = &stores->on_disk;
+        if (disk->pages > stores->cap[tier] &&
+            (disk->free_slabs > 0 || gm_slab_is_free(disk, (disk->max_pages - 1) / GM_SLAB_PAGES)))
             gm_stores_fit_disk(stores);
         return;
     }

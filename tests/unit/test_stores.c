@@ -335,15 +335,23 @@ static void test_less_free_than_asked(void **state)
     open_pool(&w, 32 * MIB);
     fault.has_free = true;
     fault.free_bytes = 100 * MIB;
-    assert_int_equal(open_stores(&w, 0, directory, 2048 * MIB, why, sizeof why), 0);
-    assert_true(has_cap(&w, 64 * MIB)); /* 95 in whole slabs */
-    const uint32_t page = gm_stores_take(w.stores, GM_TIER_DISK, 32 * MIB);
+    assert_int_equal(open_stores(&w, 0, directory, 2046 * MIB, why, sizeof why), 0);
+    assert_true(has_cap(&w, 94 * MIB)); /* 95 in slabs, the last of which has 30 */
+    uint32_t page = gm_stores_take(w.stores, GM_TIER_DISK, 32 * MIB);
     assert_int_not_equal(page, GM_NONE);
     fault.free_bytes = 0;
     assert_true(has_cap(&w, 32 * MIB));
     assert_int_equal(gm_stores_take(w.stores, GM_TIER_DISK, 2 * MIB), GM_NONE);
     gm_stores_free(w.stores, GM_TIER_DISK, page);
-    assert_true(has_cap(&w, 0));
+    assert_int_equal(gm_stores_cap(w.stores, GM_TIER_DISK), 0); /* it goes at once */
+    fault.free_bytes = 4000 * MIB;
+    assert_true(has_cap(&w, 2046 * MIB));
+    page = gm_stores_take(w.stores, GM_TIER_DISK, 30 * MIB); /* the last slab, which is smaller */
+    assert_int_equal(page, 2016 / 2);
+    fault.free_bytes = 0;
+    assert_true(has_cap(&w, 30 * MIB));
+    gm_stores_free(w.stores, GM_TIER_DISK, page);
+    assert_int_equal(gm_stores_cap(w.stores, GM_TIER_DISK), 0);
     fault.free_bytes = 1000 * MIB;
     assert_true(has_cap(&w, 928 * MIB)); /* of 950 */
     assert_true(make_chunk(&w, 0, 16 * MIB));
