@@ -90,7 +90,7 @@ static struct gm_reason why_loading(const struct gm_engine *engine, uint32_t id)
     else if (engine->create_error != CUDA_SUCCESS)
         why = GM_WHY_FRAMES_FAIL;
     else if (gm_engine_is_short_of_disk(engine, id))
-        why = GM_WHY_TIER_FAILS;
+        why = engine->lower_error ? GM_WHY_TIER_FAILS : GM_WHY_DISK_SHORT;
     else if (engine->pool.refusal != CUDA_SUCCESS && engine->is_short_of_pages)
         why = GM_WHY_PINNED_REFUSED;
     else if (engine->is_short_of_pages &&
@@ -166,7 +166,8 @@ static struct gm_reason why_of(const struct gm_engine *engine, uint32_t id,
                                                                          : GM_WHY_NONE,
                                   .held = entry->device - entry->fixed};
     if (gm_engine_awaits_disk(engine, id))
-        return (struct gm_reason){.why = GM_WHY_TIER_FAILS};
+        return (struct gm_reason){.why =
+                                      engine->lower_error ? GM_WHY_TIER_FAILS : GM_WHY_DISK_SHORT};
     if (app->state == GM_APP_DRAINING)
         return (struct gm_reason){.why = GM_WHY_FINISHES};
     if (gm_engine_is_app_off(engine, id))

@@ -112,11 +112,12 @@ static uint32_t list_apps(struct gm_engine *engine, bool is_up)
     return n;
 }
 
-/* It could not be written, and nothing went well there since. Half of a switch would keep everybody
- * from working, so none counts on it. */
+/* It could not be written, and nothing went well there since; or others have filled it. Half of a
+ * switch would keep everybody from working, so none counts on it. */
 static bool is_doubtful(const struct gm_engine *engine)
 {
-    return engine->lower_error != 0;
+    return engine->lower_error != 0 ||
+           (engine->config.disk > 0 && gm_stores_cap(engine->stores, GM_TIER_DISK) == 0);
 }
 
 /* Bytes that are used in a tier below the GPU. Those of shadows can be had. */
