@@ -28,6 +28,7 @@ struct gm_slab {
     uint16_t map;      /* bit set: the page exists */
     uint16_t free_map; /* bit set: it is free */
     uint8_t list;      /* the list that it is in: 1 + the class of its largest free run; 0: none */
+    bool was_written;  /* the caller's: the file has blocks there */
     uint32_t next, prev;
 };
 

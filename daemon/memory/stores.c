@@ -64,6 +64,14 @@ static void on_look(uv_timer_t *look)
     gm_unlock(&crew->lock);
 }
 
+static void note_written(struct gm_stores *stores, uint32_t page)
+{
+    while (page != GM_NONE) {
+        stores->on_disk.slabs[page / GM_SLAB_PAGES].was_written = true;
+        gm_pages_run(&stores->on_disk, &page, GM_SLAB_PAGES);
+    }
+}
+
 static void on_wake(uv_async_t *async)
 {
     struct gm_stores *stores = async->data;
@@ -80,6 +88,8 @@ static void on_wake(uv_async_t *async)
         for (; job; job = next) {
             next = job->next;
             const int error = job->error;
+            if (error == 0 && job->to == GM_TIER_DISK)
+                note_written(stores, job->to_page);
             if (error == 0)
                 stores->bytes[job->from][job->to] += job->pages * GM_CHUNK_MIN;
             job->is_busy = false; /* on_done may start another one in its place */
@@ -306,6 +316,8 @@ static int open_disk(struct gm_stores *stores, const struct gm_stores_config *co
                                    why_size);
     if (error == 0) {
         gm_pages_add(&stores->on_disk, stores->on_disk.max_pages);
+        if (fd >= 0)
+            gm_stores_find_blocks(stores);
         stores->cap[GM_TIER_DISK] = stores->most_on_disk;
         stores->disk_room.is_answered = !stores->disk.is_reserved;
         stores->disk_room.room = gm_disk_room(&stores->disk, stores->disk_parts);

@@ -17,33 +17,49 @@ int gm_stores_claim(struct gm_stores *stores, enum gm_kept_kind kind, uint64_t *
     return fd;
 }
 
-void gm_stores_find_memory(struct gm_stores *stores)
+static uint32_t slabs_of(const struct gm_pages *pages)
 {
-    for (uint32_t slab = 0; slab * GM_SLAB_PAGES < stores->paged.max_pages; slab++) {
-        const off_t from = (off_t)(slab * GM_SLAB_BYTES);
-        const off_t data = lseek(stores->paged_fd, from, SEEK_DATA);
-        if (data < 0)
-            break;
-        if (data - from < (off_t)GM_SLAB_BYTES)
-            stores->slabs[slab].used_at = gm_stores_now(stores);
-        else
-            slab = (uint32_t)((uint64_t)data / GM_SLAB_BYTES) - 1;
-    }
+    return (pages->max_pages + GM_SLAB_PAGES - 1) / GM_SLAB_PAGES;
 }
 
-/* Pages come back in order, and go from the end: what was written has its blocks. */
+/* The first slab from this one on that has data in the file; GM_NONE: none has. */
+static uint32_t next_with_data(int fd, uint32_t slab)
+{
+    const off_t data = lseek(fd, (off_t)(slab * GM_SLAB_BYTES), SEEK_DATA);
+    return data < 0 ? GM_NONE : (uint32_t)((uint64_t)data / GM_SLAB_BYTES);
+}
+
+void gm_stores_find_memory(struct gm_stores *stores)
+{
+    const uint32_t slabs = slabs_of(&stores->paged);
+    for (uint32_t slab = 0; (slab = next_with_data(stores->paged_fd, slab)) < slabs; slab++)
+        stores->slabs[slab].used_at = gm_stores_now(stores);
+}
+
+void gm_stores_find_blocks(struct gm_stores *stores)
+{
+    const uint32_t slabs = slabs_of(&stores->on_disk);
+    for (uint32_t slab = 0; (slab = next_with_data(stores->disk.fd, slab)) < slabs; slab++)
+        stores->on_disk.slabs[slab].was_written = true;
+}
+
+/* Pages go from the end, those that were never written first, and come back the other way round:
+ * blocks that the file has count as room, so pages that have them must be there. */
 void gm_stores_fit_disk(struct gm_stores *stores)
 {
     struct gm_pages *pages = &stores->on_disk;
-    const uint32_t slabs = (pages->max_pages + GM_SLAB_PAGES - 1) / GM_SLAB_PAGES;
+    const uint32_t slabs = slabs_of(pages);
     const uint32_t cap = stores->cap[GM_TIER_DISK];
-    for (uint32_t slab = slabs; slab-- > 0 && pages->pages > cap;)
-        if (gm_slab_is_free(pages, slab))
+    for (uint32_t at = 2 * slabs; at-- > 0 && pages->pages > cap;) {
+        const uint32_t slab = at % slabs;
+        if (pages->slabs[slab].was_written == (at < slabs) && gm_slab_is_free(pages, slab))
             gm_pages_remove_slab(pages, slab);
-    for (uint32_t slab = 0; slab < slabs && pages->pages < cap; slab++) {
-        const uint32_t tail = pages->max_pages - slab * GM_SLAB_PAGES;
+    }
+    for (uint32_t at = 0; at < 2 * slabs && pages->pages < cap; at++) {
+        const uint32_t slab = at % slabs, tail = pages->max_pages - slab * GM_SLAB_PAGES;
         const uint32_t n = tail < GM_SLAB_PAGES ? tail : GM_SLAB_PAGES;
-        if (pages->slabs[slab].map == 0 && n <= cap - pages->pages)
+        if (pages->slabs[slab].was_written == (at < slabs) && pages->slabs[slab].map == 0 &&
+            n <= cap - pages->pages)
             gm_pages_add_slab(pages, slab);
     }
 }
@@ -59,7 +75,7 @@ void gm_stores_shrink(struct gm_stores *stores, enum gm_tier tier)
         return;
     }
     struct gm_pages *pages = &stores->paged;
-    const uint32_t slabs = (pages->max_pages + GM_SLAB_PAGES - 1) / GM_SLAB_PAGES;
+    const uint32_t slabs = slabs_of(pages);
     const uint32_t kept = (stores->cap[tier] + GM_SLAB_PAGES - 1) / GM_SLAB_PAGES;
     unsigned given = 0;
     if (pages->pages <= stores->cap[tier])

@@ -29,6 +29,8 @@ bool gm_stores_adopt(struct gm_stores *stores, enum gm_tier tier, uint32_t page,
 int gm_stores_claim(struct gm_stores *stores, enum gm_kept_kind kind, uint64_t *bytes);
 /* Find the slabs of the paged file that have memory: it is used, or is given back. */
 void gm_stores_find_memory(struct gm_stores *stores);
+/* Find the slabs of the file on disk that have blocks. */
+void gm_stores_find_blocks(struct gm_stores *stores);
 /* Pages beyond the cap that are free go. */
 void gm_stores_shrink(struct gm_stores *stores, enum gm_tier tier);
 /* ... and on disk those that went come back where the cap has room. */

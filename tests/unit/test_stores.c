@@ -354,9 +354,13 @@ static void test_less_free_than_asked(void **state)
     assert_int_equal(gm_stores_cap(w.stores, GM_TIER_DISK), 0);
     fault.free_bytes = 1000 * MIB;
     assert_true(has_cap(&w, 928 * MIB)); /* of 950 */
-    assert_true(make_chunk(&w, 0, 16 * MIB));
+    assert_true(make_chunk(&w, 0, 32 * MIB));
     assert_int_equal(move_now(&w, 0, GM_TIER_DISK), 0);
+    page = w.chunks[0].page;
     assert_int_equal(move_now(&w, 0, GM_TIER_PINNED), 0);
+    fault.free_bytes = 0; /* what has blocks is what is left, wherever it lies */
+    assert_true(has_cap(&w, 32 * MIB));
+    assert_int_equal(gm_stores_take(w.stores, GM_TIER_DISK, 32 * MIB), page);
     close_world(&w);
 }
 
