@@ -8,6 +8,7 @@ python3 bench/summary.py --keep FILE...: the same below machine, commit and comm
 import json
 import re
 import sys
+from statistics import mean, median
 
 from figures import number, outcome, percent, show_size
 from actors import Failure
@@ -55,6 +56,15 @@ def about_switch(result):
 def about_hash(result):
     yield "GB/s hashed, equal to the reference: " + ", ".join(
         f"{piece['kernel']['median']:.0f} in pieces of {piece['piece'] >> 20} MiB" for piece in result["pieces"])
+
+
+def about_first(result):
+    for one in result["first"]:
+        ms = one["requests"]
+        yield (f"{show_size(one['of'])} each {one['think_s']:g} s, {one['build']}: first {number(ms[0], 0)} ms, mean of 3 to 9 "
+               f"{number(mean(ms[2:9]), 0)}, from 10 on {number(mean(ms[9:]), 0)}, median from 3 on "
+               f"{number(median(ms[2:]), 0)}, longest {number(max(ms), 0)}; alone {number(median(one['alone']), 0)}, one switch "
+               f"{number(median(one['switch']), 0)}; {one['switches']} switches in {one['seconds']:.1f} s")
 
 
 def about_shadows(result):
