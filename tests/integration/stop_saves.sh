@@ -120,6 +120,17 @@ is_lost || fail "app3, which was stopped, ended with $code: $line"
 grep -q "pid $(pid_of app3),.*the daemon stops, .*: the program does not answer" "$dir/daemon.out" ||
     fail "the log does not name app3"
 
+# One that stood still and has just gone on is none of these.
+start_daemon
+start_three 96M
+"$ctl" pause "$(pid_of app3)" || fail "app3 cannot be paused"
+within "$patience" is_out || fail "the others took nothing from app3"
+stop app3
+is_seen() { is_up && app_has "$(pid_of app3)" '"state":"stopped"'; }
+within "$patience" is_seen || fail "app3 is not seen to be stopped: $(app_of "$(pid_of app3)")"
+kill -CONT "$(pid_of app3)"
+expect_saved 3
+
 # A second signal ends the daemon at once: it says what is lost, not that all were saved, and ends well.
 start_daemon
 start_three 96M

@@ -15,8 +15,8 @@
  * A program that is given up and the log are told why. Its gate stays closed, and its calls fail
  * (shim/link/link.h). Allocations are not answered: without a daemon the driver serves them.
  *
- * A program that does not answer is given up. If nothing moves for GM_STALL_NS, or at the time
- * limit, so are all that do not run yet.
+ * If nothing moves for GM_STALL_NS, a program that does not answer is given up. Then, or at the
+ * time limit, so are all that do not run yet.
  */
 #include "daemon/engine/step/saving.h"
 
@@ -88,7 +88,7 @@ static void give_up_hopeless(struct gm_engine *engine)
             continue;
         if (is_late)
             give_up(engine, id, GM_WHY_NO_TIME);
-        else if (engine->table->apps[id].is_silent)
+        else if (engine->table->apps[id].is_silent && is_stuck) /* it may just have gone on */
             give_up(engine, id, GM_WHY_UNANSWERED);
         else if (app->state == GM_APP_LOADING && is_stuck)
             give_up(engine, id, GM_WHY_STUCK);
