@@ -112,12 +112,19 @@ static uint32_t list_apps(struct gm_engine *engine, bool is_up)
     return n;
 }
 
+/* Others have filled the disk: less is there than its option says, and no room for a chunk. */
+static bool is_disk_filled(const struct gm_engine *engine)
+{
+    const uint64_t cap = gm_stores_cap(engine->stores, GM_TIER_DISK);
+    return cap < gm_chunk_floor(engine->config.disk) &&
+           cap < gm_engine_used_of(engine, GM_TIER_DISK) + GM_CHUNK_MAX;
+}
+
 /* It could not be written, and nothing went well there since; or others have filled it. Half of a
  * switch would keep everybody from working, so none counts on it. */
 static bool is_doubtful(const struct gm_engine *engine)
 {
-    return engine->lower_error != 0 ||
-           (engine->config.disk > 0 && gm_stores_cap(engine->stores, GM_TIER_DISK) == 0);
+    return engine->lower_error != 0 || is_disk_filled(engine);
 }
 
 /* Bytes that are used in a tier below the GPU. Those of shadows can be had. */
@@ -224,19 +231,20 @@ static void try_disk(struct gm_engine *engine, struct gm_plan_input *input)
  * tries the disk, the switch does. */
 static void plan_switch(struct gm_engine *engine, struct gm_plan_input *input)
 {
-    const bool may_try = is_doubtful(engine) && !gm_engine_is_off(engine, GM_RETRY_BELOW);
-    bool *is_closed = &input->tiers[GM_TIER_DISK].is_closed;
+    struct gm_plan_tier *disk = &input->tiers[GM_TIER_DISK];
+    const bool may_try = disk->is_closed && !is_disk_filled(engine) &&
+                         !gm_engine_is_off(engine, GM_RETRY_BELOW);
     if (may_try) {
-        *is_closed = false;
+        disk->is_closed = false;
         try_disk(engine, input);
         if (engine->plan.n > 0)
             return;
-        *is_closed = true;
+        disk->is_closed = true;
     }
     engine->short_to = engine->layout.n_targets;
     engine->short_from = gm_plan_switch(engine->table, input, &engine->plan);
     if (may_try && engine->plan.n == 0 && engine->short_from < engine->short_to) {
-        *is_closed = false;
+        disk->is_closed = false;
         engine->short_from = gm_plan_switch(engine->table, input, &engine->plan);
     }
 }
