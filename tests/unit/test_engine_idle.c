@@ -211,6 +211,18 @@ static void who_hardly_uses_its_turn_loses_it_when_others_wait(void **state)
     assert_int_equal(wastes, 1);
 }
 
+/* --idle may be longer than it takes to see that a turn is not used. */
+static void who_submits_nothing_is_no_waste(void **state)
+{
+    (void)state;
+    engine.config.idle_ns = 2 * GM_S;
+    engine.decision.n_next = 1;
+    pass(1900 * GM_MS, 0, 0);
+    submit();
+    pass(1900 * GM_MS, 0, 0);
+    assert_int_equal(wastes, 0);
+}
+
 /* Each of them ends before the GPU is asked. */
 static void many_small_kernels_are_work(void **state)
 {
@@ -244,6 +256,7 @@ int main(void)
         test(work_that_lasts_is_work_until_it_ends),
         test(answer_is_of_its_question),
         test(who_hardly_uses_its_turn_loses_it_when_others_wait),
+        test(who_submits_nothing_is_no_waste),
         test(many_small_kernels_are_work),
         test(work_now_and_then_keeps_it),
     };

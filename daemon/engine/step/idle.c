@@ -11,9 +11,9 @@
  *
  * Who has a short turn (turns.c) is asked sooner: others stand still for it.
  *
- * While others wait, an app is asked again and again, also if it submits all the time. If hardly
- * any answer tells of work for --idle and longer (GM_UNUSED_LOOKS), it hardly uses the GPU: an
- * empty kernel now and then. Then its turn is over, and charged as a whole.
+ * While others wait, an app is asked again and again, also if it submits all the time. If it does,
+ * and hardly any answer tells of work (GM_UNUSED_LOOKS), it hardly uses the GPU: an empty kernel
+ * now and then. Then its turn is over, and charged as a whole.
  *
  * An app has one QUERY at a time. A CLOSE cancels it. If the app submits something meanwhile, the
  * answer says nothing of that. An idle app is not asked again before it submits something.
@@ -195,15 +195,16 @@ static void rest_if_idle(struct gm_engine *engine, uint32_t id)
     gm_engine_feed_idle(engine, id, engine->now - app->idle.quiet_at);
 }
 
-/* Who waits for turns has to pay for nobody that does not use its own. Members of a group have one
- * together. */
-static void note_use(struct gm_engine *engine, uint32_t id, bool had_work)
+/* Who waits for turns has to pay for nobody that does not use its own. Who submits nothing is soon
+ * idle, and no waste. Members of a group have one together. */
+static void note_use(struct gm_engine *engine, uint32_t id, uint64_t calls, bool had_work)
 {
     struct gm_app *app = &engine->apps[id];
-    app->idle.n_unused = had_work ? app->idle.n_unused / 2 : app->idle.n_unused + 1;
-    if (app->idle.n_unused < GM_UNUSED_LOOKS ||
-        app->idle.n_unused < engine->config.idle_ns / GM_ASK_AGAIN_NS ||
-        gm_group_is_several(engine, id))
+    if (had_work || calls > GM_UNUSED_CALLS)
+        app->idle.n_unused /= 2;
+    else if (calls > 0)
+        app->idle.n_unused++;
+    if (app->idle.n_unused < GM_UNUSED_LOOKS || gm_group_is_several(engine, id))
         return;
     app->idle.n_unused = 0;
     gm_engine_feed(engine, GM_SCHED_WASTE, id, 0);
@@ -224,7 +225,7 @@ void gm_engine_quiet(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         note_active(engine, id);
     const uint64_t calls = app->idle.calls - app->idle.used_calls;
     app->idle.used_calls = app->idle.calls;
-    note_use(engine, id, had_work || calls > GM_UNUSED_CALLS || !is_anybody_waiting(engine));
+    note_use(engine, id, calls, had_work || !is_anybody_waiting(engine));
     if (app->idle.active_at > app->idle.asked_at)
         return; /* it says nothing of what was submitted since */
     if (quiet->is_quiet == 1) {
