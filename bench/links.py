@@ -129,15 +129,13 @@ def measure(rig, daemon, apps):
 
 def read_copies(path):
     """Of a trace: (GPU, way, begin, end, bytes) of each span of copies, in ns."""
-    found, gpu = [], None
+    found = []
     with open(path, encoding="utf-8") as lines:
         for line in lines:
             words = line.split()
-            if len(words) > 2 and words[1] == "gpu":
-                gpu = r.fields(words[2])["index"]
-            elif len(words) == 6 and words[1] == "copied" and words[5] in ("in", "out"):
+            if len(words) == 7 and words[2] == "copied" and words[6] in ("in", "out"):
                 span = r.fields(line)
-                found.append((gpu, words[5], span["begin_ns"], span["end_ns"], span["bytes"]))
+                found.append((int(words[1]), words[6], span["begin_ns"], span["end_ns"], span["bytes"]))
     return found
 
 

@@ -1,6 +1,6 @@
 /*
  * mux-ctl trace: records what the daemon tells of its work, as lines of trace/trace.h, and writes
- * such a file as JSON trace events. Calls ask.c, tracks.c, export.c, replace.c and say.c.
+ * such a file as JSON trace events. Calls ask.c, export.c, replace.c and say.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "common/clock.h"
 #include "common/nearest.h"
 #include "daemon/ctl/ctl.h"
-#include "daemon/ctl/tracks.h"
+#include "daemon/trace/trace.h"
 
 #define LOOK_NS (100 * GM_MS) /* between two questions */
 
@@ -163,13 +163,24 @@ static bool is_same(const char *path, const char *other)
            one.st_ino == two.st_ino;
 }
 
+/* All of it, or nothing: the JSON is in memory before a file is touched. */
 static int export_to_json(const struct mux_options *options, const char *path)
 {
-    struct mux_tracks tracks;
     struct mux_file new;
-    FILE *file = stdout;
+    char *json = NULL;
+    size_t length = 0;
     int code = MUX_FAILED;
-    if (!mux_read_tracks(path, &tracks))
+    FILE *from = fopen(path, "re"), *memory = open_memstream(&json, &length), *file = stdout;
+    if (!from)
+        mux_complain("%s: %s", path, strerror(errno));
+    bool is_good = from && memory && mux_export(from, path, memory);
+    if (memory && fclose(memory) != 0 && is_good) {
+        mux_complain("%s: out of memory", path);
+        is_good = false;
+    }
+    if (from)
+        fclose(from);
+    if (!is_good)
         goto out;
     if (options->output && is_same(path, options->output)) {
         mux_complain("trace: %s is the trace itself: choose another file", options->output);
@@ -179,17 +190,13 @@ static int export_to_json(const struct mux_options *options, const char *path)
         cannot_write(options->output, errno);
         goto out;
     }
-    const bool is_good = mux_export_tracks(file, &tracks);
-    const bool is_whole =
-        options->output ? mux_end_file(&new, is_good) : fflush(stdout) == 0 && !ferror(stdout);
-    if (!is_good)
-        mux_complain("%s: out of memory", path);
-    else if (!is_whole)
-        cannot_write(options->output ? options->output : "the output", errno);
-    else
+    fwrite(json, 1, length, file);
+    if (options->output ? mux_end_file(&new, true) : fflush(stdout) == 0 && !ferror(stdout))
         code = MUX_OK;
+    else
+        cannot_write(options->output ? options->output : "the output", errno);
 out:
-    mux_free_tracks(&tracks);
+    free(json);
     return code;
 }
 

@@ -33,10 +33,8 @@ struct gm_tape {
     bool has_begun;      /* a scheduler has had an app */
     char *text;          /* whole lines; NULL: nobody asks */
     uint64_t begin, end; /* of the text, in bytes since the first question, from 1 on */
-    int32_t first, last; /* GPU that the first line is about, and the last */
     uint64_t asked;      /* when somebody asked last */
     uint64_t tiers_at;   /* when it had tiers last */
-    uint64_t now;        /* of its last line */
 };
 
 void gm_tape_event(struct gm_tape *tape, const struct gm_event *event);

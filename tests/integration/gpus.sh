@@ -64,7 +64,9 @@ touch "$dir/enough"
 expect_pass peer other
 expect_empty
 stop_daemon
-"$BUILD/tests/sim/sim_sched" --replay "$dir/trace" > "$dir/replay" || fail "the trace: $(cat "$dir/replay")"
+for gpu in 0 1; do
+    "$BUILD/tests/sim/sim_sched" --replay "$dir/trace" $gpu > "$dir/replay" 2>&1 || fail "the trace of GPU $gpu: $(cat "$dir/replay")"
+done
 
 # GPUs that are not there, or twice
 for gpus in 0,2 0,0 0, ,; do

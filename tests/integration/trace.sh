@@ -51,7 +51,7 @@ for trace in part whole; do
 done
 "$ctl" trace export "$dir/short.trace" > "$dir/short.json" || fail "the export of a second without programs ended with $?"
 [ "$(grep -c ' join ' "$dir/whole.trace")" = 2 ] && [ "$(grep -c ' leave ' "$dir/whole.trace")" = 2 ] &&
-    grep -q ' set [0-9]* class=auto weight=2000 ' "$dir/whole.trace" || fail "who came, went and was set is not in the trace"
+    grep -q ' set [0-9]* weight=2000 share=1000 paused=0 auto$' "$dir/whole.trace" || fail "who came, went and was set is not in the trace"
 "$BUILD/tests/sim/sim_sched" --replay "$dir/whole.trace" > "$dir/replay.out" 2>&1 || fail "it is not replayed: $(cat "$dir/replay.out")"
 say "$(wc -l < "$dir/whole.trace") lines; $(grep -h decisions "$dir/replay.out")"
 ! "$BUILD/tests/sim/sim_sched" --replay "$dir/part.trace" > "$dir/replay.out" 2>&1 && grep -q 'begins in the middle' "$dir/replay.out" ||
