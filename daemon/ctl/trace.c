@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "common/nearest.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/trace/trace.h"
 
@@ -34,49 +33,36 @@ static void on_interrupt(int signal)
 }
 
 /* Open the file, which is new, empty or a trace, and nobody else's: in a folder where others write
- * a link, or a file of theirs, may lie. -1, after one line: it is something else, or cannot be
+ * a link, or a file of theirs, may lie. NULL, after one line: it is something else, or cannot be
  * written. */
-static int open_file(const char *path)
+static FILE *open_file(const char *path)
 {
     char begin[sizeof GM_TRACE_MAGIC - 1];
     struct stat found;
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0600);
-    if (fd < 0) {
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!file) {
         cannot_write(path, errno);
-        return -1;
+        if (fd >= 0)
+            close(fd);
+        return NULL;
     }
     const bool is_file = fstat(fd, &found) == 0 && S_ISREG(found.st_mode);
-    if (is_file && (found.st_uid != geteuid() || found.st_nlink != 1)) {
-        mux_complain("trace: %s is another user's, or has more names: choose another file", path);
-        close(fd);
-        return -1;
-    }
     const ssize_t n = is_file ? pread(fd, begin, sizeof begin, 0) : -1;
-    if (n == 0 || (n == sizeof begin && memcmp(begin, GM_TRACE_MAGIC, sizeof begin) == 0))
-        return fd;
-    mux_complain("trace: %s is there and no trace: remove it, or choose another file", path);
-    close(fd);
-    return -1;
-}
-
-static bool write_all(int fd, const char *text, size_t length)
-{
-    while (length > 0) {
-        const ssize_t n = write(fd, text, length);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        text += n;
-        length -= (size_t)n;
-    }
-    return true;
+    if (is_file && (found.st_uid != geteuid() || found.st_nlink != 1))
+        mux_complain("trace: %s is another user's, or has more names: choose another file", path);
+    else if (n == 0 || (n == sizeof begin && memcmp(begin, GM_TRACE_MAGIC, sizeof begin) == 0))
+        return file;
+    else
+        mux_complain("trace: %s is there and no trace: remove it, or choose another file", path);
+    fclose(file);
+    return NULL;
 }
 
 struct recording {
     const struct mux_options *options;
     const char *path;
-    int fd;
+    FILE *file;
     uint64_t since, bytes;
     double pid, started; /* of the daemon that is asked; 0: of none yet */
 };
@@ -105,8 +91,8 @@ static int look(struct recording *recording, bool *is_over)
     } else if (recording->bytes > 0 && (pid != recording->pid || started != recording->started)) {
         mux_complain("trace: the daemon was restarted, so the trace ends here");
         *is_over = true;
-    } else if ((recording->bytes == 0 && ftruncate(recording->fd, 0)) ||
-               !write_all(recording->fd, text->valuestring, strlen(text->valuestring))) {
+    } else if ((recording->bytes == 0 && ftruncate(fileno(recording->file), 0)) ||
+               fputs(text->valuestring, recording->file) < 0 || fflush(recording->file)) {
         cannot_write(recording->path, errno);
         result = MUX_FAILED;
     } else {
@@ -127,8 +113,8 @@ static int record(const struct mux_options *options, const char *path)
     const uint64_t begun = gm_now(), most = (uint64_t)options->seconds * GM_S;
     char size[32];
     bool is_over = false;
-    recording.fd = open_file(path);
-    if (recording.fd < 0)
+    recording.file = open_file(path);
+    if (!recording.file)
         return MUX_FAILED;
     sigaction(SIGINT, &end, NULL);
     sigaction(SIGTERM, &end, NULL);
@@ -139,7 +125,7 @@ static int record(const struct mux_options *options, const char *path)
         nanosleep(&pause, NULL);
         code = look(&recording, &is_over); /* at its end, too */
     }
-    if (close(recording.fd) && code == MUX_OK) {
+    if (fclose(recording.file) && code == MUX_OK) {
         cannot_write(path, errno);
         code = MUX_FAILED;
     }
@@ -202,33 +188,18 @@ out:
 
 int mux_trace(const struct mux_options *options)
 {
-    static const char *const words[] = {"record", "export"};
-    const char *word = options->words[0];
-    struct gm_nearest nearest;
-    size_t what = 0;
-    gm_nearest_begin(&nearest, word ? word : "", word ? strlen(word) : 0);
-    for (size_t i = 0; i < 2; i++)
-        gm_nearest_look(&nearest, words[i]);
-    while (word && what < 2 && strcmp(word, words[what]) != 0)
-        what++;
-    if (!word || what == 2) {
-        if (word && strcmp(word, "report") == 0) /* until 0.2: what it was */
-            mux_complain("trace: report is gone: say export, and open its JSON in ui.perfetto.dev");
-        else if (word && nearest.best)
-            mux_complain("trace: \"%.60s\": did you mean %s?", word, nearest.best);
-        else
-            mux_complain("trace: say record or export, and a file");
-        return MUX_FAILED;
-    }
-    if (!options->words[1] || options->words[2]) {
+    const char *word = options->words[0] ? options->words[0] : "";
+    const bool is_record = strcmp(word, "record") == 0, is_export = strcmp(word, "export") == 0;
+    if (strcmp(word, "report") == 0) /* until 0.2: what it was */
+        mux_complain("trace: report is gone: say export, and open its JSON in ui.perfetto.dev");
+    else if (!is_record && !is_export)
+        mux_complain("trace: say record or export, and a file");
+    else if (!options->words[1] || options->words[2])
         mux_complain("trace: %s takes one file", word);
-        return MUX_FAILED;
-    }
-    if ((what == 0 && options->output) || (what > 0 && options->seconds > 0)) {
-        mux_complain("trace: %s has no --%s", word, what == 0 ? "output" : "seconds");
-        return MUX_FAILED;
-    }
-    if (what == 0)
-        return record(options, options->words[1]);
-    return export_to_json(options, options->words[1]);
+    else if (is_record ? options->output != NULL : options->seconds > 0)
+        mux_complain("trace: %s has no --%s", word, is_record ? "output" : "seconds");
+    else
+        return is_record ? record(options, options->words[1])
+                         : export_to_json(options, options->words[1]);
+    return MUX_FAILED;
 }

@@ -68,9 +68,3 @@ void gm_journal_event(struct gm_journal *journal, const struct gm_event *event)
         break;
     }
 }
-
-cJSON *gm_journal_trace(struct gm_journal *journal, const struct gm_snapshot *snapshot,
-                        uint64_t since)
-{
-    return gm_tape_ask(&journal->tape, snapshot, since, gm_now(), gm_wall_time());
-}

@@ -45,10 +45,6 @@ static inline uint64_t gm_decision_bound(unsigned n)
     return (GM_US << (n / 4)) * (4 + n % 4);
 }
 
-/* For mux-ctl trace: gm_tape_ask. */
-cJSON *gm_journal_trace(struct gm_journal *journal, const struct gm_snapshot *snapshot,
-                        uint64_t since);
-
 void gm_journal_event(struct gm_journal *journal, const struct gm_event *event);
 
 #endif

@@ -12,14 +12,14 @@
 #include "daemon/trace/trace.h"
 
 /* Make room where there is none: the older half goes. */
-static void put(struct gm_tape *tape, int32_t gpu, uint64_t now, struct gm_trace_line *line)
+static void put(struct gm_tape *tape, int32_t gpu, uint64_t now, struct gm_trace_line line)
 {
     char text[GM_TRACE_LINE_MAX];
-    line->gpu = (uint32_t)gpu;
-    line->now = now;
     if (!tape->text)
         return;
-    const size_t length = gm_trace_write(text, sizeof text, line);
+    line.gpu = (uint32_t)gpu;
+    line.now = now;
+    const size_t length = gm_trace_write(text, sizeof text, &line);
     size_t kept = (size_t)(tape->end - tape->begin);
     if (kept + length > GM_TAPE_BYTES) {
         const char *half = tape->text + kept / 2;
@@ -41,7 +41,7 @@ static void end_span(struct gm_tape *tape, const struct gm_event *event, unsigne
     struct gm_trace_line line = {.row = GM_TRACE_ROW_COPIED,
                                  .number = {span->begin, span->end, span->bytes}};
     gm_trace_word(GM_TRACE_ROW_COPIED, (int)way, line.text);
-    put(tape, event->device, event->at, &line);
+    put(tape, event->device, event->at, line);
     span->begin = span->n > 0 ? span->end : 0;
     span->bytes = 0;
 }
@@ -210,9 +210,9 @@ void gm_tape_event(struct gm_tape *tape, const struct gm_event *event)
         note_input(tape, event);
     if (!tape->text)
         return;
-    struct gm_trace_line line = line_of(event);
+    const struct gm_trace_line line = line_of(event);
     if (line.row != GM_TRACE_ROWS)
-        put(tape, event->device, event->at, &line);
+        put(tape, event->device, event->at, line);
 }
 
 /* ---- questions ---- */
@@ -283,10 +283,8 @@ static void put_tiers(struct gm_tape *tape, const struct gm_snapshot *snapshot, 
     if (now - tape->tiers_at < GM_TAPE_TIERS_NS)
         return;
     tape->tiers_at = now;
-    for (uint32_t i = 0; i < snapshot->n_gpus; i++) {
-        struct gm_trace_line line = of_tiers(&snapshot->gpus[i]);
-        put(tape, snapshot->gpus[i].device, now, &line);
-    }
+    for (uint32_t i = 0; i < snapshot->n_gpus; i++)
+        put(tape, snapshot->gpus[i].device, now, of_tiers(&snapshot->gpus[i]));
 }
 
 /* The lines since then. */

@@ -1,7 +1,7 @@
 /*
  * What a trace shows, from events: the scheduler's input, and rows of trace/trace.def. For mux-ctl
- * trace, which asks for what has come since it asked last. Owns struct gm_tape. Called by
- * journal.c; calls trace/ and why.c. Loop thread only.
+ * trace, which asks for what has come since it asked last. Owns struct gm_tape. Called by journal.c
+ * and service/control.c; calls trace/ and why.c. Loop thread only.
  *
  * Lines are kept from the first question on, GM_TAPE_BYTES at most, and for GM_TAPE_KEPT_NS after
  * the last. A trace whose first question came before the first program is whole: it can be

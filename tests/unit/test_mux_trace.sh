@@ -127,7 +127,7 @@ refuses 1 'cannot be written: No such file' record "$dir/none/x"
 
 # --- mistakes ---
 refuses 1 'say record or export'
-refuses 1 'did you mean export?' exprot x
+refuses 1 'say record or export' exprot x
 refuses 1 'report is gone: say export' report x
 refuses 1 'export takes one file' export
 refuses 1 'export takes one file' export a b
