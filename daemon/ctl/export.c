@@ -56,7 +56,7 @@ static cJSON *begin(const char *phase, const char *name, uint32_t gpu, uint32_t 
     cJSON *event = cJSON_CreateObject();
     cJSON_AddStringToObject(event, "ph", phase);
     cJSON_AddStringToObject(event, "name", name);
-    cJSON_AddNumberToObject(event, "pid", gpu + 1);
+    cJSON_AddNumberToObject(event, "pid", (double)gpu + 1);
     cJSON_AddNumberToObject(event, "tid", thread);
     return event;
 }
@@ -84,12 +84,11 @@ static void name_track(struct out *out, const char *kind, uint32_t thread, const
     }
 }
 
-/* What lies beyond the trace's time is shown as far as it is in it. */
+/* What began before the trace is shown from its begin on. */
 static cJSON *slice(const struct out *out, const char *name, uint32_t gpu, uint32_t thread,
                     uint64_t from, uint64_t to)
 {
     cJSON *event = begin("X", name, gpu, thread);
-    to = to > out->line.now ? out->line.now : to;
     from = from < out->begin ? out->begin : from;
     add_time(out, event, from);
     cJSON_AddNumberToObject(event, "dur", to > from ? (double)(to - from) / 1e3 : 0);

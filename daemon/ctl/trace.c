@@ -64,7 +64,7 @@ struct recording {
     const char *path;
     FILE *file;
     uint64_t since, bytes;
-    double pid, started; /* of the daemon that is asked; 0: of none yet */
+    double started; /* the daemon that is asked */
 };
 
 /* Ask once, and write what has come. *is_over: the daemon has ended, or is another one. */
@@ -83,12 +83,12 @@ static int look(struct recording *recording, bool *is_over)
     cJSON *answer = cJSON_Parse(ask.text);
     free(ask.text);
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(answer, "text");
-    const double pid = mux_number(answer, "pid"), started = mux_number(answer, "started_s");
+    const double started = mux_number(answer, "started_s");
     int result = MUX_OK;
     if (!cJSON_IsString(text) || mux_number(answer, "next") < 1) {
         mux_complain("trace: gpumuxd's answer is no trace");
         result = MUX_FAILED;
-    } else if (recording->bytes > 0 && (pid != recording->pid || started != recording->started)) {
+    } else if (recording->bytes > 0 && started != recording->started) {
         mux_complain("trace: the daemon was restarted, so the trace ends here");
         *is_over = true;
     } else if ((recording->bytes == 0 && ftruncate(fileno(recording->file), 0)) ||
@@ -98,7 +98,6 @@ static int look(struct recording *recording, bool *is_over)
     } else {
         recording->bytes += strlen(text->valuestring);
         recording->since = (uint64_t)mux_number(answer, "next");
-        recording->pid = pid;
         recording->started = started;
     }
     cJSON_Delete(answer);

@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/text.h"
@@ -60,6 +60,13 @@ int gm_trace_find_word(enum gm_trace_row row, const char *text)
     return -1;
 }
 
+/* Whether it is one that the row can have. */
+static bool is_text(const struct gm_trace_line *line)
+{
+    const char *words = rows[line->row].text;
+    return !words || !*words || gm_trace_find_word(line->row, line->text) >= 0;
+}
+
 /* ---- Writing ---- */
 
 size_t gm_trace_write(char *to, size_t size, const struct gm_trace_line *line)
@@ -77,8 +84,7 @@ size_t gm_trace_write(char *to, size_t size, const struct gm_trace_line *line)
     gm_text_clean(text, sizeof text);
     for (length = strlen(text); length > 0 && text[length - 1] == ' ';)
         text[--length] = '\0';
-    assert(!rows[line->row].text || !*rows[line->row].text ||
-           gm_trace_find_word(line->row, text) >= 0);
+    assert(is_text(line));
     if (rows[line->row].text && *text)
         gm_text_add(whole, sizeof whole, " %s", text);
     return (size_t)snprintf(to, size, "%s\n", whole);
@@ -86,117 +92,38 @@ size_t gm_trace_write(char *to, size_t size, const struct gm_trace_line *line)
 
 /* ---- Reading ---- */
 
-struct reader {
-    const char *line, *at; /* and its next byte */
-    char *why;
-    size_t why_size;
-    bool is_wrong; /* `why` holds the first error */
-};
-
-__attribute__((format(printf, 2, 3))) static void wrong(struct reader *r, const char *format, ...)
+bool gm_trace_parse(const char *text, struct gm_trace_line *to)
 {
-    if (r->is_wrong)
-        return;
-    r->is_wrong = true;
-    if (r->why_size == 0)
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(r->why, r->why_size, format, arguments);
-    va_end(arguments);
-    gm_text_clean(r->why, r->why_size); /* it may quote the line */
-}
-
-/* What stands before the next blank, or the end: its bytes. A blank is before all but the first. */
-static int next_word(struct reader *r, const char **word, const char *what)
-{
-    r->at += *r->at == ' ' && r->at > r->line;
-    *word = r->at;
-    const size_t n = strcspn(r->at, " ");
-    if (n == 0 || n > GM_TRACE_LINE_MAX)
-        wrong(r, n == 0 ? "%s is missing" : "%s is longer than any", what);
-    r->at += r->is_wrong ? 0 : n;
-    return r->is_wrong ? 0 : (int)n;
-}
-
-/* A number without a sign, leading zeros or anything else; with "name=" before it where the name is
- * a number's. */
-static uint64_t next_number(struct reader *r, const char *what, bool is_named, uint64_t most)
-{
-    const char *word;
-    int n = next_word(r, &word, what);
-    const int name = is_named ? (int)strlen(what) : 0;
-    if (is_named && (n <= name || memcmp(word, what, (size_t)name) != 0 || word[name] != '='))
-        wrong(r, "%s= is missing", what);
-    if (r->is_wrong)
-        return 0;
-    word += name + is_named;
-    n -= name + is_named;
-    uint64_t value = 0;
-    bool is_large = false, is_number = n > 0 && (word[0] != '0' || n == 1);
-    for (int i = 0; i < n && is_number; i++) {
-        const uint64_t digit = (uint64_t)(unsigned char)word[i] - '0';
-        is_number = digit <= 9;
-        is_large = is_large || __builtin_mul_overflow(value, (uint64_t)10, &value) ||
-                   __builtin_add_overflow(value, digit, &value);
-    }
-    if (!is_number)
-        wrong(r, "%s is not a number: %.*s", what, n, word);
-    else if (is_large || value > most)
-        wrong(r, "%s is %.*s, more than %" PRIu64, what, n, word, most);
-    return value;
-}
-
-/* The rest of the line. A blank at its end would be a second spelling. */
-static void parse_text(struct reader *r, struct gm_trace_line *line)
-{
-    const char *words = rows[line->row].text;
-    const size_t n = strlen(r->at);
-    if (n > 0 && r->at[n - 1] == ' ')
-        wrong(r, "a blank at the end of the line");
-    if (n > 0 && !words)
-        wrong(r, "more than belongs there:%.40s", r->at);
-    if (n > sizeof line->text)
-        wrong(r, "a text of more than %zu bytes", sizeof line->text - 1);
-    if (r->is_wrong)
-        return;
-    if (n > 0)
-        memcpy(line->text, r->at + 1, n);
-    if (!gm_text_is_legal(line->text, sizeof line->text))
-        wrong(r, "the text is not legal: %.40s", line->text);
-    else if (words && *words && gm_trace_find_word(line->row, line->text) < 0)
-        wrong(r, "\"%.40s\" is none of: %s", line->text, words);
-}
-
-int gm_trace_parse(const char *text, struct gm_trace_line *to, char *why, size_t why_size)
-{
-    struct reader r = {text, text, why, why_size, false};
     struct gm_trace_line line = {.row = 0};
-    const char *word, *name;
-    char one[24];
-    line.now = next_number(&r, "the time", false, GM_TIME_NEVER - 1);
-    line.gpu = (uint32_t)next_number(&r, "the GPU", false, INT32_MAX);
-    const int length = next_word(&r, &word, "the row");
-    while (line.row < GM_TRACE_ROWS && (strlen(rows[line.row].name) != (size_t)length ||
-                                        memcmp(word, rows[line.row].name, (size_t)length) != 0))
+    char again[GM_TRACE_LINE_MAX], *at;
+    const char *name;
+    line.now = strtoull(text, &at, 10);
+    line.gpu = (uint32_t)strtoull(at, &at, 10);
+    at += *at == ' ';
+    const size_t length = strcspn(at, " ");
+    while (line.row < GM_TRACE_ROWS &&
+           (strlen(rows[line.row].name) != length || memcmp(at, rows[line.row].name, length) != 0))
         line.row++;
     if (line.row == GM_TRACE_ROWS)
-        wrong(&r, "an unknown row: %.*s", length, word);
-    if (r.is_wrong)
-        return -EINVAL;
+        return false;
+    at += length;
     if (rows[line.row].has_app)
-        line.app = (uint32_t)next_number(&r, "the app", false, UINT32_MAX);
+        line.app = (uint32_t)strtoull(at, &at, 10);
     const char *list = rows[line.row].numbers;
-    size_t n;
-    for (unsigned i = 0; (n = next_of(&list, &name)) > 0; i++) {
-        snprintf(one, sizeof one, "%.*s", (int)n, name);
-        line.number[i] = next_number(&r, one, true, UINT64_MAX);
+    for (unsigned i = 0; next_of(&list, &name) > 0; i++) {
+        if (!(at = strchr(at, '=')))
+            return false;
+        line.number[i] = strtoull(at + 1, &at, 10);
     }
-    parse_text(&r, &line);
-    if (r.is_wrong)
-        return -EINVAL;
+    snprintf(line.text, sizeof line.text, "%s", at + (*at == ' '));
+    if (line.now == GM_TIME_NEVER || !is_text(&line))
+        return false;
+    /* What is not as it would be written is another spelling, or does not belong there. */
+    const size_t written = gm_trace_write(again, sizeof again, &line);
+    if (written != strlen(text) + 1 || memcmp(again, text, written - 1) != 0)
+        return false;
     *to = line;
-    return 0;
+    return true;
 }
 
 int gm_trace_next(struct gm_trace_reader *reader)
@@ -223,8 +150,10 @@ int gm_trace_next(struct gm_trace_reader *reader)
         snprintf(reader->why, sizeof reader->why, "it does not begin with " GM_TRACE_MAGIC);
     else if (c != '\n')
         snprintf(reader->why, sizeof reader->why, "the line is longer than any");
-    else if (gm_trace_parse(text, &reader->line, reader->why, sizeof reader->why) == 0)
+    else if (gm_trace_parse(text, &reader->line))
         return 1;
+    else
+        snprintf(reader->why, sizeof reader->why, "not a line of a trace");
     return -EINVAL;
 }
 

@@ -20,6 +20,7 @@
 #ifndef GM_DAEMON_TRACE_TRACE_H
 #define GM_DAEMON_TRACE_TRACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -72,16 +73,15 @@ size_t gm_trace_write(char *text, size_t size, const struct gm_trace_line *line)
 const char *gm_trace_word(enum gm_trace_row row, int n, char word[16]);
 int gm_trace_find_word(enum gm_trace_row row, const char *text);
 
-/* Parse a line behind the first one, without its '\n'. Returns 0; or -EINVAL with one phrase in
- * `why`, and then *line is unchanged. */
-int gm_trace_parse(const char *text, struct gm_trace_line *line, char *why, size_t why_size);
+/* Parse a line behind the first one, without its '\n'. False: it is none, and *line unchanged. */
+bool gm_trace_parse(const char *text, struct gm_trace_line *line);
 
 /* Reads a file: set `file` alone. */
 struct gm_trace_reader {
     FILE *file;
     uint64_t number; /* of the line in the file, from 1 on */
     struct gm_trace_line line;
-    char why[200];
+    char why[64];
 };
 /* The next line. Returns 1; 0 at the end, where a line that is cut off counts for nothing; or
  * -EINVAL or another -errno with one phrase in `why`. */
