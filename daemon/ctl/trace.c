@@ -1,7 +1,6 @@
 /*
  * mux-ctl trace: records what the daemon tells of its work, as lines of trace/trace.h, and writes
- * such a file, or one of gpumuxd --record, as JSON trace events. Calls ask.c, tracks.c, export.c,
- * replace.c and say.c.
+ * such a file as JSON trace events. Calls ask.c, tracks.c, export.c, replace.c and say.c.
  */
 #include <errno.h>
 #include <fcntl.h>

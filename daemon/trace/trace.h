@@ -17,7 +17,7 @@
  * decreases, and an event that the scheduler accepted, or a row of trace.def. `join` has the user, if it is not root. Each value
  * has one spelling: writing a parsed entry gives the same bytes.
  *
- * Pure string code without state. views/record.c and views/tape.c write, tests/sim and ctl/tracks.c parse; calls core/sched and
+ * Pure string code without state. views/tape.c writes, tests/sim and ctl/tracks.c parse; calls core/sched and
  * common. Input to the parser is hostile.
  */
 /* clang-format on */

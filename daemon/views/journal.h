@@ -24,7 +24,6 @@ struct gm_journal {
     uint64_t n; /* notes since the start; entry[n % GM_NOTES] is the newest */
     struct gm_note entry[GM_NOTES];
     struct {
-        struct gm_record *record; /* NULL: nothing is recorded */
         struct gm_note refusals[GM_REFUSALS_KEPT];
         uint64_t n_refusals; /* such notes since the start */
         /* Switches since the start, by their time; the last: beyond all bounds. */

@@ -6,12 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
 #include "common/settings.h"
 #include "common/text.h"
 #include "daemon/core/snapshot.h"
 #include "daemon/trace/trace.h"
-#include "daemon/views/record.h"
 
 /* ---- lines for mux-ctl ---- */
 
@@ -57,11 +55,10 @@ static uint64_t clamp(struct gm_tape *tape, uint64_t now)
     return tape->now;
 }
 
-static void put_view(struct gm_tape *tape, struct gm_record *record, int32_t gpu, uint64_t now,
+static void put_view(struct gm_tape *tape, int32_t gpu, uint64_t now,
                      const struct gm_trace_view *view)
 {
     char line[GM_TRACE_LINE_MAX];
-    gm_record_view(record, now, view);
     if (!tape->text)
         return;
     put_gpu(tape, gpu, clamp(tape, now));
@@ -70,25 +67,24 @@ static void put_view(struct gm_tape *tape, struct gm_record *record, int32_t gpu
 
 /* ---- copies ---- */
 
-static void end_span(struct gm_tape *tape, struct gm_record *record, const struct gm_event *event,
-                     unsigned way)
+static void end_span(struct gm_tape *tape, const struct gm_event *event, unsigned way)
 {
     struct gm_tape_span *span = &tape->gpu[event->gpu].span[way];
     struct gm_trace_view view = {.row = GM_TRACE_ROW_COPIED,
                                  .number = {span->begin, span->end, span->bytes}};
     gm_trace_word(GM_TRACE_ROW_COPIED, (int)way, view.text);
-    put_view(tape, record, event->device, event->at, &view);
+    put_view(tape, event->device, event->at, &view);
     span->begin = span->n > 0 ? span->end : 0;
     span->bytes = 0;
 }
 
 /* Those that are over for a while. */
-static void end_spans(struct gm_tape *tape, struct gm_record *record, const struct gm_event *event)
+static void end_spans(struct gm_tape *tape, const struct gm_event *event)
 {
     for (unsigned way = 0; way < GM_TAPE_WAYS; way++) {
         const struct gm_tape_span *span = &tape->gpu[event->gpu].span[way];
         if (span->begin > 0 && span->n == 0 && event->at - span->end > GM_TAPE_GAP_NS)
-            end_span(tape, record, event, way);
+            end_span(tape, event, way);
     }
 }
 
@@ -115,8 +111,7 @@ static void note_copy(struct gm_tape *tape, const struct gm_event *event)
     span->n++;
 }
 
-static void note_copied(struct gm_tape *tape, struct gm_record *record,
-                        const struct gm_event *event)
+static void note_copied(struct gm_tape *tape, const struct gm_event *event)
 {
     const unsigned way = way_of(event->copied.from, event->copied.to);
     struct gm_tape_span *span = way < GM_TAPE_WAYS ? &tape->gpu[event->gpu].span[way] : NULL;
@@ -126,7 +121,7 @@ static void note_copied(struct gm_tape *tape, struct gm_record *record,
     span->bytes += event->copied.has_failed ? 0 : event->copied.bytes;
     span->end = event->at;
     if (span->end - span->begin > GM_TAPE_SPAN_NS)
-        end_span(tape, record, event, way);
+        end_span(tape, event, way);
 }
 
 /* ---- events as rows ---- */
@@ -171,12 +166,15 @@ static struct gm_trace_view of_switch(const struct gm_note *note)
     return view;
 }
 
-static struct gm_trace_view view_of(const struct gm_event *event)
+static void put_view_of(struct gm_tape *tape, const struct gm_event *event)
 {
     struct gm_trace_view view = row_of(GM_TRACE_ROWS, event->app);
+    if (!tape->text)
+        return;
     switch (event->kind) {
     case GM_EVENT_TURN:
-        return of_turn(&event->turn.turn);
+        view = of_turn(&event->turn.turn);
+        break;
     case GM_EVENT_JOIN:
         view.row = GM_TRACE_ROW_APP;
         view.number[0] = (uint64_t)event->pid;
@@ -187,7 +185,8 @@ static struct gm_trace_view view_of(const struct gm_event *event)
         view.row = GM_TRACE_ROW_PARKED;
         break;
     case GM_EVENT_SWITCH:
-        return of_switch(event->switch_.note);
+        view = of_switch(event->switch_.note);
+        break;
     case GM_EVENT_LEVEL:
         view.row = GM_TRACE_ROW_LEVEL;
         view.number[0] = event->level.note->from;
@@ -206,15 +205,20 @@ static struct gm_trace_view view_of(const struct gm_event *event)
         snprintf(view.text, sizeof view.text, "%s", gm_why_text(event->refused.note->refusal.why));
         break;
     default:
-        break;
+        return;
     }
-    return view;
+    if (view.row != GM_TRACE_ROWS)
+        put_view(tape, event->device, event->at, &view);
 }
 
-/* What the scheduler is told, as one line. */
+/* What the scheduler is told, as one line. Before it has an app, its budget alone can change. */
 static void put_input(struct gm_tape *tape, const struct gm_event *event)
 {
     char line[GM_TRACE_LINE_MAX];
+    if (event->kind == GM_EVENT_INPUT && event->input.event->kind == GM_SCHED_ROOM)
+        tape->gpu[event->gpu].config.budget = event->input.event->bytes;
+    else
+        tape->has_begun = true;
     if (!tape->text)
         return;
     put_gpu(tape, event->device, clamp(tape, event->at));
@@ -224,53 +228,28 @@ static void put_input(struct gm_tape *tape, const struct gm_event *event)
             : gm_trace_policy(line, sizeof line, tape->now, event->app, event->policy.policy));
 }
 
-static void begin(struct gm_tape *tape, struct gm_record *record, const struct gm_event *event)
-{
-    struct gm_tape_gpu *gpu = &tape->gpu[event->gpu];
-    gpu->has_config = true;
-    gpu->config = *event->sched.config;
-    gm_record_config(record, event->sched.config);
-    const struct gm_trace_view views[] = {
-        {.row = GM_TRACE_ROW_BEGIN, .number = {gm_wall_time()}, .text = "whole"},
-        {.row = GM_TRACE_ROW_GPU, .number = {(uint64_t)event->device}}};
-    for (unsigned i = 0; i < sizeof views / sizeof *views; i++)
-        gm_record_view(record, event->at, &views[i]);
-}
-
-void gm_tape_event(struct gm_tape *tape, struct gm_record *record, const struct gm_event *event)
+void gm_tape_event(struct gm_tape *tape, const struct gm_event *event)
 {
     if (tape->text && event->at > tape->asked && event->at - tape->asked > GM_TAPE_KEPT_NS)
         gm_tape_close(tape);
-    if (event->kind == GM_EVENT_SCHED) {
-        begin(tape, record, event);
-        return;
-    }
-    end_spans(tape, record, event); /* copies count while nobody asks, too: see tape.h */
+    end_spans(tape, event); /* copies count while nobody asks, too: see tape.h */
     switch (event->kind) {
+    case GM_EVENT_SCHED:
+        tape->gpu[event->gpu].config = *event->sched.config;
+        break;
     case GM_EVENT_COPY:
         note_copy(tape, event);
-        return;
-    case GM_EVENT_COPIED:
-        note_copied(tape, record, event);
-        return;
-    default:
         break;
-    }
-    if (!record && !tape->text)
-        return;
-    switch (event->kind) {
+    case GM_EVENT_COPIED:
+        note_copied(tape, event);
+        break;
     case GM_EVENT_INPUT:
-        gm_record_event(record, event->at, event->input.event);
-        put_input(tape, event);
-        return;
     case GM_EVENT_POLICY:
-        gm_record_policy(record, event->at, event->app, event->policy.policy);
         put_input(tape, event);
-        return;
-    default:;
-        const struct gm_trace_view view = view_of(event);
-        if (view.row != GM_TRACE_ROWS)
-            put_view(tape, record, event->device, event->at, &view);
+        break;
+    default:
+        put_view_of(tape, event);
+        break;
     }
 }
 
@@ -330,14 +309,15 @@ static void say_all(struct gm_tape *tape, const struct gm_snapshot *snapshot, st
                     uint64_t wall)
 {
     char line[GM_TRACE_LINE_MAX];
-    const struct gm_trace_view part = {.row = GM_TRACE_ROW_BEGIN, .number = {wall}, .text = "part"};
+    struct gm_trace_view begin = {.row = GM_TRACE_ROW_BEGIN, .number = {wall}};
+    snprintf(begin.text, sizeof begin.text, tape->has_begun ? "part" : "whole");
     for (uint32_t i = 0; i < snapshot->n_gpus; i++) {
         const struct gm_snapshot_gpu *gpu = &snapshot->gpus[i];
         struct gm_trace_view view = row_of(GM_TRACE_ROW_GPU, 0);
         if (i == 0) {
             gm_trace_config(line, sizeof line, &tape->gpu[gpu->index].config);
             fputs(line, answer->file);
-            say(answer, &part);
+            say(answer, &begin);
         }
         view.number[0] = (uint64_t)gpu->device;
         snprintf(view.text, sizeof view.text, "%s", gpu->name);
@@ -358,7 +338,7 @@ static void put_tiers(struct gm_tape *tape, const struct gm_snapshot *snapshot, 
     tape->tiers_at = now;
     for (uint32_t i = 0; i < snapshot->n_gpus; i++) {
         const struct gm_trace_view view = tiers_of(&snapshot->gpus[i]);
-        put_view(tape, NULL, snapshot->gpus[i].device, now, &view);
+        put_view(tape, snapshot->gpus[i].device, now, &view);
     }
 }
 

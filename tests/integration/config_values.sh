@@ -36,7 +36,7 @@ done < "$values"
 
 set_value 'slice = 1s'
 start_mlfq --config "$conf"
-for value in 'gpu = 7' 'paged = 4000T' 'disk = @/none:1G' 'record = @/none/trace'; do
+for value in 'gpu = 7' 'paged = 4000T' 'disk = @/none:1G'; do
     set_value "$value"
     ! "$ctl" config check > "$dir/said" 2>&1 || fail "config check takes \"$value\""
     grep -qF "$conf:2: " "$dir/said" || fail "config check of \"$value\" says $(cat "$dir/said")"

@@ -15,7 +15,7 @@ awk 'length > 100 { exit 1 }' "$example" || fail "a line is wider than 100 colum
 # What would be written to the machine stays in this test's folder; the file is read before.
 sed 's/^#\([^ ]\)/\1/' "$example" > "$dir/gpumux.conf"
 printf 'rule = user=gm-nobody-has-this-name paused\n' >> "$dir/gpumux.conf"
-start_mlfq --config "$dir/gpumux.conf" --record "$dir/trace" --disk "$dir:64M"
+start_mlfq --config "$dir/gpumux.conf" --disk "$dir:64M"
 grep -q "gpumux.conf:[0-9]*: without effect: quantum is the turn of policy round-robin" "$dir/daemon.out" ||
     fail "nothing is said of quantum: $(cat "$dir/daemon.out")"
 line=$(wc -l < "$dir/gpumux.conf")

@@ -6,7 +6,7 @@
  *   sim_sched --seeds N [FROM]     N random workloads, from seed FROM (1)
  *   sim_sched SEED                 one of them, with a line for each step
  *   sim_sched --record FILE SEED   ... and write down what the scheduler is told
- *   sim_sched --replay FILE        feed that, or what the daemon recorded, to a scheduler again
+ *   sim_sched --replay FILE        feed that, or what mux-ctl recorded, to a scheduler again
  *
  * watch.h says what is checked in all of them, promises.c and patterns.c what is besides.
  * Everything comes from the seed: a failure prints it.

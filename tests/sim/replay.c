@@ -20,6 +20,8 @@ struct replay {
     struct gm_sched *sched;
     struct gm_sched_decision decision;
     struct watch watch;
+    bool has_gpu, is_other; /* lines are of another GPU than the first, whose settings these are */
+    uint64_t gpu;
     uint64_t began;
     char place[PATH_MAX + 2];
     FILE *out; /* into memory: a trace that turns out to be corrupt prints nothing but that */
@@ -104,9 +106,18 @@ static int take(struct replay *r)
         return begin(r);
     if (e->kind == GM_TRACE_VIEW) {
         if (e->view.row == GM_TRACE_ROW_BEGIN && strcmp(e->view.text, "part") == 0)
-            return fail(r, "it begins in the middle: what --record writes can be replayed");
+            return fail(r, "it begins in the middle: record before the first program comes");
+        if (e->view.row == GM_TRACE_ROW_LOST)
+            return fail(r, "a part of it is lost");
+        if (e->view.row == GM_TRACE_ROW_GPU) {
+            r->gpu = r->has_gpu ? r->gpu : e->view.number[0];
+            r->has_gpu = true;
+            r->is_other = e->view.number[0] != r->gpu;
+        }
         return 0; /* the scheduler was not told */
     }
+    if (r->is_other)
+        return 0;
     if (r->watch.steps == 0)
         r->began = r->watch.now = e->now;
     if (e->kind == GM_TRACE_EVENT && e->event.kind == GM_SCHED_LEAVE)

@@ -54,7 +54,7 @@ gm_needs(caps DAEMON engine/step/caps engine/step/room engine/state/groups)
 gm_needs(chains DAEMON memory/pages)
 gm_needs(client DAEMON engine/act/client engine/state/groups WRAP uv_poll_init syscall)
 gm_needs(engine_idle DAEMON engine/step/idle)
-gm_needs(engine_log DAEMON engine/act/events engine/step/log engine/step/refusals views/journal views/log views/record
+gm_needs(engine_log DAEMON engine/act/events engine/step/log engine/step/refusals views/journal views/log
   views/tape views/tell views/why trace/trace)
 gm_needs(engine_policy DAEMON engine/state/round engine/state/groups engine/act/events engine/step/settings engine/step/sizes
   engine/step/policy engine/step/pauses engine/step/rules engine/step/wishes engine/step/set engine/step/tuning
@@ -91,7 +91,6 @@ gm_needs(past DAEMON service/past)
 gm_needs(place_model SOURCES bench/place_model.c)
 gm_needs(process DAEMON service/process)
 gm_needs(reasons DAEMON views/why)
-gm_needs(record DAEMON views/record trace/trace)
 gm_needs(release DAEMON engine/step/release engine/act/frames engine/act/exits)
 gm_needs(rules DAEMON service/rules service/users)
 gm_needs(samples LINK gm_bench_report)

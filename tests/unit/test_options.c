@@ -98,8 +98,6 @@ static void test_defaults(void **state)
     assert_int_equal(options.patience, 60 * GM_S);
     assert_int_equal(options.best_class, GM_CLASS_INTERACTIVE);
     assert_int_equal(options.rules.n, 0);
-    assert_string_equal(options.record, "");
-    assert_int_equal(options.record_size, 256 << 20);
     assert_int_equal(options.idle, 100 * GM_MS);
     assert_int_equal(options.drain_deadline, 2 * GM_S);
     assert_int_equal(options.max_apps, 256);
@@ -188,7 +186,7 @@ static void test_line_mistakes(void **state)
         {{"--user", "--rule"}, "--rule needs a value: --rule=RULE"},
         {{"--user", "--rule=user=0 class=batch", "--rule=user=0 paused"},
          "--rule: can match nothing: rule number 1 matches all of these programs"},
-        {{"--user", "--record="}, "--record: \"\" is not a path"},
+        {{"--user", "--history="}, "--history: \"\" is not a path"},
         {{"--user", "--quantum=1s"},
          "--quantum is the turn of policy round-robin: with mlfq say slice"},
         {{"--user", "--policy=mlfq", "--quantum=1s"}, "--quantum is the turn of policy"},
