@@ -27,6 +27,9 @@
 #include "daemon/memory/files.h"
 #include "daemon/memory/kept.h"
 
+/* The least --grace where the device limits the time of kernels: most kernels end within this. */
+#define GM_GRACE_LIMITED_NS (100 * GM_MS)
+
 /* No other daemon hands this GPU's memory out, unless that is wanted. 0, or -errno and `why`. */
 static int claim_gpu(struct gm_engine *engine, char *why, size_t why_size)
 {

@@ -29,6 +29,13 @@
 #include "daemon/engine/step/turns.h"
 #include "daemon/engine/step/windows.h"
 
+/* A timer that comes so late means that the daemon did not run meanwhile. Its own rounds take
+ * some 10 ms. */
+#define GM_ASLEEP_NS (1 * GM_S)
+/* The log names a program that has not come back this long after the daemon was restarted. One
+ * that runs looks for the daemon once a second at least. */
+#define GM_LOST_NS (5 * GM_S)
+
 /* What can hold a loading app up beside the drain deadline: late answers and ending processes. */
 #define HELD_UP_NS (GM_LATE_NS + GM_EXIT_NS)
 
@@ -75,8 +82,7 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
     if (engine->table->apps[id].missing == 0 && engine->table->apps[id].leaving == 0 &&
         gm_group_is_several(engine, id))
         gm_engine_progressed(engine, id); /* it waits for its group */
-    const bool has_failed =
-        lacks_disk(engine, id) || (app->retry.at != 0 && !app->places.is_held);
+    const bool has_failed = lacks_disk(engine, id) || (app->retry.at != 0 && !app->places.is_held);
     if (!engine->table->apps[id].is_silent && !has_failed &&
         engine->now < since(engine, app->progress_at) + GM_STALL_NS)
         return;

@@ -11,6 +11,10 @@
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/policy.h"
 
+/* A program on several GPUs that has its turn on all of them and does not run, while no memory
+ * comes for it, gives its turns back after this, so that no GPU has nothing to do for a second. */
+#define GM_GRANT_NS (700 * GM_MS)
+
 /* It has its turn, or keeps it. */
 static bool has_turn(const struct gm_app *app)
 {

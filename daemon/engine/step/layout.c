@@ -26,6 +26,10 @@
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/set.h"
 
+/* Programs: The daemon tries to prefetch for so many, one after the other, until it finds
+ * something to move. */
+#define GM_PLANS_AHEAD 4
+
 static bool lacks_any(const struct gm_engine *engine, uint32_t id)
 {
     return engine->table->apps[id].missing > 0 || engine->table->apps[id].leaving > 0;
@@ -232,8 +236,8 @@ static void try_disk(struct gm_engine *engine, struct gm_plan_input *input)
 static void plan_switch(struct gm_engine *engine, struct gm_plan_input *input)
 {
     struct gm_plan_tier *disk = &input->tiers[GM_TIER_DISK];
-    const bool may_try = disk->is_closed && !is_disk_filled(engine) &&
-                         !gm_engine_is_off(engine, GM_RETRY_BELOW);
+    const bool may_try =
+        disk->is_closed && !is_disk_filled(engine) && !gm_engine_is_off(engine, GM_RETRY_BELOW);
     if (may_try) {
         disk->is_closed = false;
         try_disk(engine, input);

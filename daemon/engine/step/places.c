@@ -25,6 +25,12 @@
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/shadows.h"
 
+/* The gate opens after this though not all exchanges are made; a gigabyte takes 20 ms. */
+#define GM_PLACE_PATIENCE_NS (2 * GM_S)
+/* At most one line of the log about an app's part on the host in that time: programs allocate
+ * in many steps. */
+#define GM_PLACES_TOLD_NS (1 * GM_S)
+
 static bool has_places(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_table_app *app = &engine->table->apps[id];

@@ -35,6 +35,9 @@
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/shadows.h"
 
+/* A daemon that stops brings memory back to programs for this long at most. */
+#define GM_SAVING_NS (60 * GM_S)
+
 static bool is_candidate(const struct gm_app *app)
 {
     return app->state != GM_APP_UNUSED && app->state != GM_APP_GONE && app->state != GM_APP_LOST &&
