@@ -13,8 +13,8 @@ has_lines() {
     [ "$(grep -c "$1" "$trace")" -ge "$2" ]
 }
 
-start_mlfq --levels 4 --slice 100ms --allotment 300ms --record "$trace"
-within "$patience" has_lines '^gpumux-sched-trace 2 max_apps=256 budget=.* levels=4 allotment_ns=300000000 slice_ns=100000000 ' 1 ||
+start_daemon --slice 100ms --record "$trace"
+within "$patience" has_lines '^gpumux-sched-trace 2 max_apps=256 budget=.* levels=3 allotment_ns=200000000 slice_ns=100000000 ' 1 ||
     fail "no header: $(head -n 1 "$trace")"
 [ "$(stat -c %a "$trace")" = 600 ] || fail "the trace has mode $(stat -c %a "$trace")"
 app one linked --bytes 96M --allocs 3 --seconds 3 --iterations 5 --seed 1 --until "$dir/enough"
@@ -43,14 +43,14 @@ expect_pass four
 within "$patience" has_lines ' leave ' 1 || fail "what happened is not written though the daemon goes on"
 kill -KILL "$(pid_of daemon)"
 await daemon
-grep -q ' levels=1 ' "$trace" || fail "the trace is not the new one"
+grep -q ' slice_ns=50000000 ' "$trace" || fail "the trace is not the new one"
 replayed "$trace"
 [ "$(grep -c ' join ' "$trace.old")" = 3 ] || fail "the older trace was not kept"
 replayed "$trace.old"
 
 # No more than it may have: the recording ends with a line in the log, the daemon goes on, and what is there is replayed.
 rm -f "$GPUMUX_SOCKET" "$trace"
-start_mlfq --slice 50ms --idle 20ms --record "$trace" --record-size 16K
+start_daemon --slice 50ms --idle 20ms --record "$trace" --record-size 16K
 app five linked --bytes 96M --iterations 1000000 --seed 5
 app six linked --bytes 96M --iterations 1000000 --seed 6
 await_ready five

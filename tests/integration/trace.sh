@@ -5,7 +5,7 @@
 command -v python3 > /dev/null || skip "no python3"
 check=$(cd "$(dirname "$0")" && pwd)/trace.py
 
-start_mlfq --slice 50ms --allotment 100ms --levels 3 --record "$dir/whole.trace"
+start_daemon --slice 50ms --record "$dir/whole.trace"
 app one linked --bytes 96M --allocs 3 --seconds 2 --iterations 10 --seed 1 --until "$dir/enough"
 await_ready one
 spawn record "$ctl" trace record "$dir/part.trace"
