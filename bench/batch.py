@@ -88,7 +88,7 @@ def settle_levels(daemon, kept, until):
         p.watch(kept, min(until, time.monotonic() + .5))
         status = daemon.status()
         levels = [app["level"] for app in status["apps"] if app["pid"] in pids]
-        if len(levels) == len(kept) and set(levels) <= {status["config"]["levels"]}:
+        if len(levels) == len(kept) and set(levels) <= {3}:
             return True
     return False
 
@@ -153,7 +153,7 @@ def measure_together(rig, daemon, kept):
     found["is_settled"] = settle_levels(daemon, kept, begun + min(args.settle / 1000, rig.left() - after - 3))
     found["settled_s"] = time.monotonic() - begun
     config = daemon.status()["config"]
-    found["slice_s"] = config["slice_s"] * 2**(config["levels"] - 1)
+    found["slice_s"] = config["slice_s"] * 4
     slices = found["slices"] = daemon.take_with_leavers()["history"]
     found["first"] = len(slices) # those before say which turns are interrupted
     begun = time.monotonic()
@@ -184,7 +184,7 @@ def run(rig):
     rig.result["together"] = {"slices": []}
     rig.link("before")
     daemon = r.Daemon(rig, gpu_budget=args.budget, pinned=sum(args.sizes) + 2**28,
-                      **{"policy": None, "quantum": None, "idle": None, **dict(args.option)})
+                      **{"turn": None, "idle": None, **dict(args.option)})
     rig.result["options"] = daemon.options
     # All import PyTorch at once.
     kept = [p.Kept(p.make(rig, name, plan, daemon)) for name, plan in plans(args).items()]

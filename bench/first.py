@@ -53,9 +53,9 @@ def add_options(parser):
 def start(rig, name, models):
     """A daemon of default settings, and programs that begin together; those that decode are at work at once."""
     args = rig.args
-    daemon = r.Daemon(rig, "daemon-" + name, gpu_budget=args.budget, shared_gpu=True,
+    daemon = r.Daemon(rig, "daemon-" + name, gpu_budget=args.budget,
                       pinned=sum(size for _, size, _ in models) + 2**28,
-                      **{"policy": None, "quantum": None, "idle": None, **dict(args.option)})
+                      **{"turn": None, "idle": None, **dict(args.option)})
     programs = [p.make(rig, f"{name}-{number}", p.Plan(model, size, units, prompt=args.prompt, seed=11 + number), daemon)
                 for number, (model, size, units) in enumerate(models)]
     answers = [program is programs[0] for program in programs]

@@ -89,7 +89,7 @@ class Setting:
                       "windows": []}
         rig.result["settings"].append(self.found)
         self.daemon = r.Daemon(rig, "daemon-" + name, gpu_budget=args.budget, pinned=sum(args.sizes) + 2**28,
-                               shared_gpu=True, **{"policy": None, "quantum": None, "idle": None, **options})
+                               **{"turn": None, "idle": None, **options})
         self.found["options"] = self.daemon.options
         self.answerer, self.decoder = (p.make(rig, f"{name}-{which}", one, self.daemon)
                                        for which, one in zip(("answers", "decodes"), plans))
@@ -270,7 +270,7 @@ def run(rig):
     rig.link("before")
     settings = [Setting(rig, "default", dict(args.option))]
     for quantum in args.round_robin:
-        settings.append(Setting(rig, "rr-" + quantum, {"policy": "round-robin", "quantum": quantum},
+        settings.append(Setting(rig, "rr-" + quantum, {"turn": quantum},
                                 r.milliseconds(quantum) / 1000))
     if args.new:
         rig.new_answerer = p.make(rig, "new", plan(args)[0], settings[0].daemon)

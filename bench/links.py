@@ -160,8 +160,8 @@ def run(rig):
         raise r.Absent(f"a GPU has less than {r.show_size(args.budget)} free")
     ceilings(rig, n_gpus)
     total = int(args.need * n_gpus * args.budget)
-    daemon = r.Daemon(rig, gpu=",".join(str(i) for i in range(n_gpus)), gpu_budget=args.budget, place="off", shared_gpu=True,
-                      pinned=min(total + 2**30, mixes.host_bytes() * 3 // 4), quantum=args.quantum)
+    daemon = r.Daemon(rig, gpu=",".join(str(i) for i in range(n_gpus)), gpu_budget=args.budget, place="off",
+                      pinned=min(total + 2**30, mixes.host_bytes() * 3 // 4), turn=args.quantum)
     apps = start_programs(rig, daemon, n_gpus)
     measure(rig, daemon, apps)
     for app in apps:

@@ -10,8 +10,8 @@ mixed         ResNet-152, VGG-19 and a decoder
 science       2D wavelet, hotspot, unstructured flow, nearest neighbours (--kernel each)
 micro         vector addition and matrix products, two of each; also at 100 %
 pairs         five kernels, each by itself beside a program that touches as much as it can. The kernel has as much again
-              that it never touches; all have 75, 100 or 150 % of --pair-budget. Admission by promise (--fit committed),
-              by need (--fit working-set), and by promise with a cap for the other program.
+              that it never touches; all have 75, 100 or 150 % of --pair-budget. By
+              need, and with a cap for the other program.
 
 A cell is a set, a percentage and a length of turns: "decoders-150-200ms". --cells picks some by name, --list names all. A
 cell takes a minute or two; those of earlier results (--known FILE) are shown again and not run.
@@ -19,8 +19,7 @@ cell takes a minute or two; those of earlier results (--known FILE) are shown ag
 In-memory throughput is that of the same programs natively at once, which the GPU must have the memory for. The bound and the
 ideal are those of bench/ideal.py with the programs' footprints and alone times, the budget, and the link as in the same
 run: the bound for equal turns of that length one after the other, the ideal for the turns that there were, as recorded. A
-turn counts from the moment the program runs. --variants adds rows: no-prefetch, promise (--fit committed: what is moved is all
-that a program has allocated), no-shadows.
+turn counts from the moment the program runs.
 """
 
 import argparse
@@ -37,7 +36,6 @@ SETS = ("decoders", "more", "cnns", "mixed", "science", "micro", "pairs")
 PAPER = {150: .74, 200: .58, 300: .43} # MSched: of in-memory throughput, beside decoders
 PAIRS = ("wavelet", "hotspot", "flow", "neighbours", "products")
 PAIR_OVER = (75, 100, 150)
-VARIANTS = {"no-prefetch": {"prefetch": "off"}, "promise": {"fit": "committed"}, "no-shadows": {"shadows": "off"}}
 
 
 def numbers(text):
@@ -55,8 +53,6 @@ def add_options(parser):
     parser.add_argument("--cells", metavar="CELL,...", help="only these cells")
     parser.add_argument("--list", action="store_true", help="say the cells' names and end")
     parser.add_argument("--known", action="append", default=[], metavar="FILE", help="an earlier result")
-    parser.add_argument("--variants", type=sides.some_of(tuple(VARIANTS)), default=[], metavar="NAME,...",
-                        help="also with such settings of the daemon")
     parser.add_argument("--decoder", type=r.size, default=7 * 2**30, metavar="SIZE", help="(7G)")
     parser.add_argument("--cnn", type=r.size, default=4 * 2**30, metavar="SIZE", help="(4G)")
     parser.add_argument("--kernel", type=r.size, default=4 * 2**30, metavar="SIZE", help="(4G; of a pair half as much)")
@@ -72,7 +68,7 @@ class Cell:
         self.name = "-".join(str(part) for part in (set_, what, over, turn, variant) if part)
 
     def is_paper(self):
-        return self.set in ("decoders", "more") and not self.variant and self.turn == "200ms"
+        return self.set in ("decoders", "more") and self.turn == "200ms"
 
 
 def all_cells(args):
@@ -81,11 +77,10 @@ def all_cells(args):
     for set_ in args.sets:
         if set_ == "pairs":
             found += [Cell(set_, over, args.turns.split(",")[-1], what, admission) for what in PAIRS
-                      for over in PAIR_OVER for admission in ("promise", "need", "cap")]
+                      for over in PAIR_OVER for admission in ("need", "cap")]
             continue
         for over in (100, 150, 200, 300) if set_ == "micro" else (150, 200, 300):
-            found += [Cell(set_, over, turn, variant=variant) for turn in args.turns.split(",")
-                      for variant in (None, *args.variants)]
+            found += [Cell(set_, over, turn) for turn in args.turns.split(",")]
     wanted = args.cells.split(",") if args.cells else [cell.name for cell in found]
     unknown = set(wanted) - {cell.name for cell in found}
     if unknown:
@@ -120,17 +115,6 @@ def budget_of(args, cell, natives):
     return max(sum(sizes) * 100 // cell.over, max(sizes) * 103 // 100) + (2**26 if cell.over == 100 else 0)
 
 
-def options_of(rig, cell):
-    """Of the daemon; None: this one lacks one."""
-    wanted = {"fit": "working-set", **VARIANTS.get(cell.variant, {})}
-    if cell.set == "pairs":
-        wanted = {"fit": "working-set" if cell.variant == "need" else "committed"}
-    if any(not rig.has_option(name) for name in wanted):
-        # Without --fit there is only the promise.
-        return {} if wanted == {"fit": "committed"} else None
-    return wanted
-
-
 def set_cap(rig, row, apps, daemon):
     """The program that touches as much as it can leaves room for the other one."""
     cap = row["budget"] - apps[0].bytes
@@ -144,15 +128,12 @@ def set_cap(rig, row, apps, daemon):
 
 def run_cell(rig, cell, natives, alone):
     args = rig.args
-    options, plans = options_of(rig, cell), plans_of(args, cell)
+    plans = plans_of(args, cell)
     row = {"cell": cell.name, "set": cell.set, "over": cell.over, "turn": cell.turn, "variant": cell.variant,
            "is_paper": cell.is_paper(), "budget": budget_of(args, cell, natives), "footprints": alone,
            "block_ms": max(args.block, 2 * len(plans) * r.milliseconds(cell.turn))} # two rounds at least
-    if options is None:
-        rig.result["left_out"].append([cell.name, "this gpumuxd lacks the option"])
-        return
     change = functools.partial(set_cap, rig, row) if cell.variant == "cap" else None
-    sides.measure(rig, row, natives, plans, change=change, gpu_budget=row["budget"], quantum=cell.turn, **options)
+    sides.measure(rig, row, natives, plans, change=change, gpu_budget=row["budget"], turn=cell.turn)
 
 
 def run(rig):

@@ -82,7 +82,7 @@ def run(rig):
     rig.result.update(blocks=[], alone={name: [] for name in plans(args)})
     rig.link("before")
     daemon = r.Daemon(rig, gpu_budget=args.budget, pinned=sum(args.sizes) + 2**28,
-                      **{"policy": None, "quantum": None, "idle": None, **dict(args.option)})
+                      **{"turn": None, "idle": None, **dict(args.option)})
     rig.result["options"] = daemon.options
     programs = {name: p.make(rig, name, plan, daemon) for name, plan in plans(args).items()}
     for program in programs.values():

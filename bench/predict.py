@@ -147,7 +147,7 @@ def run(rig):
     for kind in args.kinds:
         row = {"kind": kind, "windows": []}
         rig.result["rows"].append(row)
-        daemon = r.Daemon(rig, f"daemon-{kind}", gpu_budget=budget, fit="working-set", pinned=2 * args.pool, quantum=args.quantum, idle=None)
+        daemon = r.Daemon(rig, f"daemon-{kind}", gpu_budget=budget, pinned=2 * args.pool, turn=args.quantum, idle=None)
         program, other = sides.start(rig, kind, [plan_of(args, kind), plan_of(args, "all")], daemon)
         if kind == "hidden":
             program.ask(f"follow {args.hidden}", 60)

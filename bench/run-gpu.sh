@@ -5,7 +5,7 @@
 #
 #   sh bench/run-gpu.sh build-portable --budget 380 --disk /var/tmp
 #
-# runs those of memory: copy, link, tiers, prefetch, switch and oversize, each in its share of the time: they make as
+# runs those of memory: copy, link, tiers, switch and oversize, each in its share of the time: they make as
 # many turns as fit.
 #
 #   sh bench/run-gpu.sh build-portable --set sched --budget 600
@@ -32,7 +32,7 @@
 #   --set SET     memory, sched, overhead, latency, working, multi or mixes (memory)
 #   --workloads W,...  of latency (all but the chats)
 #   --budget S    all of it ends within so many seconds (380)
-#   --only NAME   this one of any set, or predict, idle, hash, shadows, first, models (oversize.py with models), or gate, disk, plan or sched, which need no GPU; may be given several
+#   --only NAME   this one of any set, or predict, idle, hash, first, models (oversize.py with models), or gate, disk, plan or sched, which need no GPU; may be given several
 #                 times, and the budget is theirs
 #   --full        each bench as long as it is by itself, with both peers: give it more time, or add --only
 #   --disk DIR    folder of the disk tier (/var/tmp)
@@ -137,7 +137,6 @@ weight() {
     copy) echo 7 ;;
     link) echo 3 ;;
     tiers) echo 44 ;;
-    prefetch) echo 18 ;;
     switch) echo 9 ;;
     oversize) echo 6 ;;
     interactive) echo 50 ;;
@@ -146,7 +145,6 @@ weight() {
     first) echo 90 ;;
     overhead | latency | working | multi | mixes) echo 92 ;;
     gate | disk | plan | sched | idle | hash | predict) echo 10 ;;
-    shadows) echo 30 ;;
     models) echo 60 ;;
     *) echo 0 ;;
     esac
@@ -172,7 +170,7 @@ is_wanted() {
         return 1
     fi
     case $1 in
-    copy | link | tiers | prefetch | switch | oversize) [ "$set" = memory ] ;;
+    copy | link | tiers | switch | oversize) [ "$set" = memory ] ;;
     interactive | batch | pipeline) [ "$set" = sched ] ;;
     overhead | latency | working | multi | mixes) [ "$set" = "$1" ] ;;
     *) return 1 ;;
@@ -232,7 +230,7 @@ if [ -n "$simcuda" ]; then
     export SIMCUDA_DIR="$work/sim" SIMCUDA_MEMORY=2G
     export LD_LIBRARY_PATH="$build/tests/simcuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     small="--link-bytes 32M --link-rounds 1"
-    models="--programs app --piece 40M --option allotment=1s"
+    models="--programs app --piece 40M --option slice=500ms"
     bench copy "$build/bench/copy" --bytes 64M --rounds 2
     bench link "$build/bench/link" --bytes 64M --rounds 2
     # shellcheck disable=SC2086 # a list of options
@@ -240,8 +238,6 @@ if [ -n "$simcuda" ]; then
         script tiers $small --gap 60ms --sizes 132M,132M,132M --budget 136M --piece 24M --fractions 4/7 \
             --work 0,100ms --rounds 50 --disk "$disk" --disk-pinned 224M --disk-paged 0 --disk-rounds 50 \
             --disk-bytes 128M
-        script prefetch $small --gap 60ms --sizes 132M,132M,132M --budget 160M --piece 24M --pinned 256M \
-            --quantum 100ms --alone 200ms
         script switch $small --gap 60ms --sizes 96M,128M --budget 160M --piece 40M --turns 50
         script oversize $small --gap 60ms --parts sweep --size 160M --budget 96M --pinned 160M
     }
@@ -249,14 +245,12 @@ elif [ -n "$full" ]; then
     bench copy "$build/bench/copy" --disk "$disk"
     bench link "$build/bench/link" --rounds 21
     script tiers --disk "$disk" --fractions 1/3,1/5,1/10
-    script prefetch
     script switch --peer checkpoint --peer restart
     script oversize --parts sweep
 else
     bench copy "$build/bench/copy" --rounds 3
     bench link "$build/bench/link" --rounds 5
     script tiers --disk "$disk" --rounds 50 --disk-rounds 50
-    script prefetch
     script switch --turns 50
     script oversize --parts sweep
 fi
@@ -295,7 +289,6 @@ script predict ${simcuda:+--link-bytes 32M --link-rounds 1 --pool 64M --touch 16
 # shellcheck disable=SC2086
 script idle ${simcuda:+--size 4M --stretch 1 --rounds 3}
 # shellcheck disable=SC2086
-script shadows ${simcuda:+--link-bytes 32M --link-rounds 1 --gap 60ms --sizes 48M,48M --budget 72M --piece 8M --hash-bytes 128M}
 # shellcheck disable=SC2086
 script models --parts decode,train,resident ${simcuda:+--layer 4M --decode 96M/64M --train 96M/64M --resident 96M \
     --activation 2M --workspace 4M --host 16M --warm 2s --rounds 3 --repeats 1}

@@ -85,7 +85,7 @@ def measure(rig, row, natives, plans, environment=None, change=None, then=None, 
     block = row.get("block_ms", args.block)
     rig.result["rows"].append(row)
     pinned = total + 2**28 + min(4 * 2**30, budget) # as much as can be of use
-    daemon = r.Daemon(rig, "daemon-" + name, environment=environment, **{"pinned": pinned, "shared_gpu": True,
+    daemon = r.Daemon(rig, "daemon-" + name, environment=environment, **{"pinned": pinned,
                                                                         "idle": None, **options})
     begun = time.monotonic()
     apps = start(rig, name, plans, daemon)

@@ -67,15 +67,6 @@ def about_first(result):
                f"{number(median(one['switch']), 0)}; {one['switches']} switches in {one['seconds']:.1f} s")
 
 
-def about_shadows(result):
-    for row in result["rows"]:
-        of = row["summary"]
-        yield (f"programs that {row['work']}, shadows {row['shadows']}: {of['bytes_out'] / 2**30:.2f} GiB out, "
-               f"{of['bytes_clean'] / 2**30:.2f} unchanged, {of['bytes_in'] / 2**30:.2f} in, {middle(of['switch_ms'])} ms a "
-               f"switch, {number(of['hash_ms'])} ms of hashes")
-    yield from about_goals(result)
-
-
 def about_goals(result):
     """Those that were missed, and how many were met."""
     goals = result.get("goals", [])
@@ -90,7 +81,7 @@ def about_working(result):
     for row in result["rows"]:
         if "shares" not in row:
             continue
-        text = (f"{row['cell']}, {'--fit ' + row['fit'] if row['fit'] else 'no --fit'}, budget "
+        text = (f"{row['cell']}, budget "
                 f"{show_size(row['budget'])}: of native {', '.join(map(percent, row['shares']))}; "
                 f"{number(row['bytes'] / 2**30, 2)} GiB moved, {row['switches']} switches")
         if "hidden_ms" in row:
@@ -170,22 +161,6 @@ def about_oversize(result):
         if what["kind"] == "train":
             text += f"; {percent(what['of_fixed'])} of the best fixed places"
         yield text + f"; {percent(what['of_native'])} of native"
-
-
-def about_prefetch(result):
-    for one in result["settings"]:
-        total = one["total_ms"]
-        if total:
-            yield (f"{one['prefetch']}: {middle(total)} ms a switch (p10 {number(total['p10'])}, p90 "
-                   f"{number(total['p90'])}, {total['count']} switches); {number(one['passes_a_second'])} "
-                   "passes a second")
-    cost = result["cost"]
-    if cost["prefetch"] is not None:
-        yield (f"a pass beside staging takes {percent(cost['prefetch'])} longer, beside plain copies at that rate "
-               f"{percent(cost.get('same_rate'))}")
-    if cost["slice"] is not None:
-        yield f"a pass with prefetch takes {percent(cost['slice'])} longer, all in all"
-    yield from about_goals(result)
 
 
 def about_plan(result):

@@ -27,7 +27,6 @@ def add_options(parser):
                         help="of the two programs (16G,20G)")
     parser.add_argument("--budget", type=r.size, default=24 * 2**30, metavar="SIZE", help="of GPU memory (24G)")
     parser.add_argument("--pinned", type=r.size, metavar="SIZE", help="pinned memory (both sizes together, and 128M)")
-    parser.add_argument("--shadows", choices=("off", "on"), help="the daemon's option (its default)")
     parser.add_argument("--piece", type=r.size, metavar="SIZE", help="allocations of the programs (1G)")
     parser.add_argument("--idle", type=r.milliseconds, default=5, metavar="TIME",
                         help="the daemon's option (5ms); with --gap 0 each turn waits for that as well")
@@ -64,7 +63,7 @@ def summarize(records):
 def measure(rig):
     args = rig.args
     daemon = r.Daemon(rig, gpu_budget=args.budget, pinned=args.pinned or sum(args.sizes) + 2**27,
-                      idle=f"{args.idle:g}ms", shadows=args.shadows)
+                      idle=f"{args.idle:g}ms")
     rig.result["has_parts"] = r.tell_history(daemon)
     apps = [r.App(rig, f"app-{index}", count, daemon, piece=args.piece) for index, count in enumerate(args.sizes)]
     warm, records = [], []

@@ -11,8 +11,7 @@ hidden        three pools of half the size, of which one from some moment on als
               that lie in device memory: no argument says so. With --hidden-budget most of what is cold lies on the host
 blind         the same, but the daemon cannot load NVML
 
-Each cell runs with each --fit that this gpumuxd has. Beside it are the same programs natively, which the GPU must have
-the memory for: blocks alternate, and in each of them all programs of one side work at once. A program's share is its
+Beside each cell are the same programs natively, which the GPU must have the memory for: blocks alternate, and in each of them all programs of one side work at once. A program's share is its
 rate of that natively. What moved is counted from --warm after the last fill on. At the end all memory is checked.
 """
 
@@ -25,15 +24,12 @@ import rig as r
 import sides
 
 CELLS = ("three", "beside", "three-one", "beside-one", "hidden", "blind")
-FITS = ("working-set", "committed")
 
 
 def add_options(parser):
     programs.add_options(parser)
     parser.set_defaults(piece=2**29)
     parser.add_argument("--cells", type=sides.some_of(CELLS), default=list(CELLS), metavar="CELL,...", help="(all)")
-    parser.add_argument("--fit", type=sides.some_of(FITS), default=list(FITS), metavar="FIT,...",
-                        help="with which --fit of the daemon (working-set,committed)")
     parser.add_argument("--pool", type=r.size, default=16 * 2**30, metavar="SIZE", help="of a pool (16G)")
     parser.add_argument("--touch", type=r.size, default=2 * 2**30, metavar="SIZE", help="of it in a pass (2G)")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="piece that is touched first (0)")
@@ -123,27 +119,26 @@ def blinded(rig):
 
 def run(rig):
     args = rig.args
-    rig.result.update(rows=[], left_out=[], has_fit=rig.has_option("fit"))
+    rig.result.update(rows=[], left_out=[])
     took = 0 # the row before: how long
     rig.link("before")
     for cell in args.cells:
         natives = []
 
-        def work(cell=cell, fit=None):
+        def work(cell=cell):
             plans, budget = plans_of(args, cell)
             natives[:] = natives or sides.start(rig, f"native-{cell}", plans)
             then = functools.partial(follow_pointers, rig) if cell in ("hidden", "blind") else None
-            sides.measure(rig, {"cell": cell, "fit": fit, "budget": budget}, natives, plans, gpu_budget=budget, fit=fit,
-                          quantum=args.quantum, environment=blinded(rig) if cell == "blind" else None, then=then)
+            sides.measure(rig, {"cell": cell, "budget": budget}, natives, plans, gpu_budget=budget,
+                          turn=args.quantum, environment=blinded(rig) if cell == "blind" else None, then=then)
 
-        for fit in args.fit if rig.result["has_fit"] else [None]:
-            if rig.left() < took:
-                rig.result["left_out"].append([f"{cell} {fit}", "no time left"])
-                continue
-            begun = time.monotonic()
-            if not sides.attempt(rig, f"{cell} {fit}", functools.partial(work, fit=fit)):
-                natives.clear()
-            took = time.monotonic() - begun
+        if rig.left() < took:
+            rig.result["left_out"].append([cell, "no time left"])
+            continue
+        begun = time.monotonic()
+        if not sides.attempt(rig, cell, work):
+            natives.clear()
+        took = time.monotonic() - begun
         sides.end(natives)
     sides.finish(rig)
 
@@ -158,7 +153,7 @@ def conclude(rig):
         if "status" not in row:
             continue
         row["shares"] = sides.shares(row["native"], row["app"])
-        rows.append([row["cell"], row["fit"] or "no --fit", " ".join(map(r.percent, row["shares"])),
+        rows.append([row["cell"], " ".join(map(r.percent, row["shares"])),
                      r.number(row["bytes"] / 2**30, 2), row["switches"],
                      r.show_size(row["on_host"]) if "on_host" in row else "-", r.number(row.get("found_s")),
                      r.number(row["hidden_ms"]["max"]) if "hidden_ms" in row else "-",
@@ -167,19 +162,15 @@ def conclude(rig):
         judge(result["goals"], row)
     print(f"working: pools of {r.show_size(args.pool)} in pieces of {r.show_size(args.piece)}, {r.show_size(args.touch)} "
           f"touched; {args.rounds} blocks of {args.block / 1000:g} s of either side; turns of {args.quantum}")
-    if not result["has_fit"]:
-        print("this gpumuxd has no --fit: it runs as it is")
     for name, why in result["left_out"]:
         print(f"{name}: {why}")
-    r.table(["cell", "--fit", "of native, each", "moved, GiB", "switches", "cold on host", "found, s", "slowest, ms",
+    r.table(["cell", "of native, each", "moved, GiB", "switches", "cold on host", "found, s", "slowest, ms",
              "then, of native", "data right"], rows)
     r.show_goals(result["goals"])
 
 
 def judge(goals, row):
-    """What the project wants of the rows with working sets."""
-    if row["fit"] == "committed":
-        return
+    """What the project wants of the row."""
     name, wanted = row["cell"], .9 if row["cell"].startswith("beside") else .95
     least = min(share or 0 for share in row["shares"])
     goals.append({"goal": f"{name}: the slowest, of natively", "measured": least, "wanted": wanted, "is_share": True,

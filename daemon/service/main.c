@@ -451,7 +451,6 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
         .is_default_dir = !options->is_own_socket,
     };
     static struct gm_journal journal;
-    const bool is_round_robin = options->policy == GM_POLICY_ROUND_ROBIN;
     struct gm_engine_config config = {
         .outlet =
             {
@@ -469,9 +468,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
                 .started = gm_process_started,
                 .event = gm_journal_event,
             },
-        .rejoin = {.limit_ns = options->rejoin_limit},
         .kept = kept,
-        .is_gpu_shared = options->shared_gpu,
         .budget = options->gpu_budget.bytes,
         .budget_percent = options->gpu_budget.percent,
         .pinned = options->pinned,
@@ -479,24 +476,16 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
         .disk_dir = options->disk.dir,
         .disk = options->disk.bytes,
         .is_oversize = options->oversize == 1,
-        .fits_working_sets = options->fit == 1,
         .has_bending_caps = options->cap_bends,
-        .is_prefetching = options->prefetch == 1,
-        .has_shadows = options->shadows == 1,
         .is_waiting_when_full = options->when_full == 1,
         .is_fair_by_program = options->fair == 1,
-        .levels = is_round_robin ? 1 : options->levels,
-        .allotment_ns = options->allotment,
-        .slice_ns = is_round_robin ? options->quantum : options->slice,
+        .slice_ns = options->slice,
         .patience_ns = options->patience,
         .rules = &options->rules,
         .journal = &journal,
         .best_class = options->best_class,
         .idle_ns = options->idle,
-        .grace_ns = options->grace,
         .latency_mode = (enum gm_latency_mode)options->latency_mode,
-        .best_effort_share = options->best_effort_share,
-        .drain_deadline_ns = options->drain_deadline,
         .max_apps = options->max_apps,
         .on_lost = on_lost,
         .arg = &signals,
@@ -523,7 +512,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     error = begin_keeping(&keeping, kept, options->socket, lifeline, why, size);
     if (error)
         goto no_machine;
-    config.rejoin.lifeline = lifeline[0];
+    config.lifeline = lifeline[0];
     error = gm_machine_open(&machine, &loop, &config, gpus.gpu, gpus.n, why, size);
     if (error)
         goto no_machine;

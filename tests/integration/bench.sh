@@ -80,18 +80,6 @@ def check_hash():
     assert [piece["piece"] for piece in hash["pieces"]] == [2 << 20, 8 << 20, 32 << 20]
     assert all(piece["kernel"]["median"] > 0 for piece in hash["pieces"])
 
-def check_shadows():
-    shadows = load("shadows")
-    assert [(row["work"], row["shadows"]) for row in shadows["rows"]] == [
-        ("read", "off"), ("read", "on"), ("rewrite", "off"), ("rewrite", "on")]
-    for row in shadows["rows"]:
-        verified(row["warm"] + row["turns"], row)
-        assert (row["moved"]["hash_ms"] > 0) == (row["shadows"] == "on"), row["moved"]
-    read_off, read_on, _, rewrite_on = (row["moved"] for row in shadows["rows"])
-    assert read_off["bytes_out"] > 0 and read_off["bytes_clean"] == 0, read_off
-    assert read_on["bytes_out"] <= .05 * read_on["bytes_clean"], read_on
-    assert rewrite_on["bytes_out"] > 0 and shadows["goals"], rewrite_on
-
 def check_oversize():
     oversize = load("oversize")
     assert "OUT_OF_MEMORY" in oversize["refused"] and oversize["bytes_on_host"] > 0
@@ -117,15 +105,6 @@ def check_tiers():
     assert tiers["runs"][1]["most"]["paged_used_bytes"] > 0 and tiers["runs"][1]["needed_ms"]["paged"] > 0
     assert tiers["runs"][2]["most"]["disk_used_bytes"] > 0 and tiers["runs"][2]["most"]["paged_used_bytes"] == 0
     assert tiers["runs"][2]["needed_ms"]["disk"] > 0
-
-def check_prefetch():
-    prefetch = load("prefetch")
-    assert [setting["prefetch"] for setting in prefetch["settings"]] == ["off", "on"]
-    for setting in prefetch["settings"]:
-        assert setting["switches"] and setting["passes"] > 0 and setting["mismatches"] == 0, setting["prefetch"]
-        assert setting["slice_ms"]["count"] > 0, setting["prefetch"]
-    assert prefetch["ratio"] > 0 and prefetch["load"]["link"]["rates"]["in"] > 0
-    assert prefetch["load"]["memory"]["rates"]["memory"] > 0 and "slice" in prefetch["cost"]
 
 def check_interactive():
     interactive = load("interactive")
@@ -230,20 +209,13 @@ switch_at() {
 }
 paced switch
 result hash "$BUILD/bench/hash" --bytes 128M --rounds 1
-script shadows --sizes "$(size 48M),$(size 48M)" --budget "$(size 72M)" --piece "$(size 8M)" --turns 2 --warm 2 --hash-bytes 128M
 script oversize --size "$(size 96M)" --budget "$(size 64M)" --pinned 128M --sweeps 2 --layer 4M --decode 80M/64M \
     --train 80M/64M --resident 64M --activation 2M --workspace 4M --host 16M --warm 500ms --rounds 2 --repeats 1
 # With tiers below it, pinned memory of 224 MiB is what the daemon wants as a window, so this is the least.
 script tiers --sizes 132M,132M,132M --budget 136M --piece 24M --fractions 4/7 --rounds 1 --warm 1 --work 10ms \
     --disk "$dir" --disk-pinned 224M --disk-paged 0 --disk-rounds 1 --copies "$dir/copy.json" --disk-bytes 64M
-# A turn is long enough for whole passes within it.
-prefetch_at() {
-    try_script prefetch --sizes "$(size 64M),$(size 64M),$(size 64M)" --budget "$(size 80M)" --piece "$(size 24M)" \
-        --pinned 256M --quantum "$1s" --blocks 1 --block "$((8 * $1))s" --alone "$((100 * $1))ms"
-}
-paced prefetch
 # The scheduler's times are as short as these turns: a program that never rests is soon known as such.
-small="--programs app --piece $(size 24M) --option allotment=300ms --option slice=200ms"
+small="--programs app --piece $(size 24M) --option slice=150ms"
 # shellcheck disable=SC2086 # a list of options
 interactive_at() {
     try_script interactive $small --sizes "$(size 48M),$(size 64M)" --budget "$(size 80M)" --intervals 300ms,600ms \
@@ -320,9 +292,9 @@ for limit in 6 30 150; do
 done
 [ "$code" = 124 ] || fail "a bench without a limit ended with $code by itself"
 
-python3 -B "$dir/check.py" "$dir" link disk switch hash shadows oversize tiers prefetch interactive batch pipeline overhead stopped ||
+python3 -B "$dir/check.py" "$dir" link disk switch hash oversize tiers interactive batch pipeline overhead stopped ||
     fail "a result is not as it should be"
-for result_name in link copy disk switch hash shadows oversize tiers prefetch interactive batch pipeline overhead stopped; do
+for result_name in link copy disk switch hash oversize tiers interactive batch pipeline overhead stopped; do
     set -- "$@" "$dir/$result_name.json"
 done
 shift

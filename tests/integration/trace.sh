@@ -18,7 +18,7 @@ end_record() {
     [ "$code" = 0 ] || fail "the recording of $1 ended with $code: $line"
 }
 
-start_mlfq --slice 50ms --allotment 100ms --levels 3
+start_daemon --slice 50ms
 record whole
 [ "$(stat -c %a "$dir/whole.trace")" = 600 ] || fail "the trace has mode $(stat -c %a "$dir/whole.trace")"
 app one linked --bytes 96M --allocs 3 --seconds 2 --iterations 10 --seed 1 --until "$dir/enough"

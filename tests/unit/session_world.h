@@ -319,8 +319,8 @@ static int set_up(void **state)
     memset(&options, 0, sizeof options);
     snprintf(options.socket, sizeof options.socket, "/the/socket");
     options.log_level = GM_LOG_INFO;
-    options.quantum = 250000000;
-    options.policy = GM_POLICY_ROUND_ROBIN;
+    options.slice = 250000000;
+    options.latency_mode = GM_LATENCY_HINT;
     options.best_class = GM_CLASS_INTERACTIVE;
     char no[64];
     options.rules.n = 0;

@@ -76,8 +76,8 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
     if (app->state != GM_APP_LOADING || engine->stopping.is_on)
         return;
     /* Others are being waited for, which ends in bounded time; once. */
-    if (is_held_up && engine->now < since(engine, app->chosen.begin.at) +
-                                        engine->config.drain_deadline_ns + HELD_UP_NS)
+    if (is_held_up &&
+        engine->now < since(engine, app->chosen.begin.at) + GM_DRAIN_NS + HELD_UP_NS)
         gm_engine_progressed(engine, id);
     if (engine->table->apps[id].missing == 0 && engine->table->apps[id].leaving == 0 &&
         gm_group_is_several(engine, id))
@@ -102,7 +102,7 @@ static uint64_t overdue_at(const struct gm_engine *engine, const struct gm_app *
 {
     uint64_t at = GM_TIME_NEVER;
     if (app->state == GM_APP_DRAINING)
-        at = since(engine, app->gate.closed_at) + engine->config.drain_deadline_ns + GM_LATE_NS;
+        at = since(engine, app->gate.closed_at) + GM_DRAIN_NS + GM_LATE_NS;
     if (app->batches.sent)
         at = earlier(at, asked_at(engine, app) + GM_LATE_NS);
     return at;

@@ -123,7 +123,7 @@ static uint64_t stall_ns(const struct gm_engine *engine, const struct gm_group *
 {
     const bool is_urgent = group->grant.waits_at != 0 &&
                            engine->now >= group->grant.waits_at + engine->config.patience_ns;
-    return is_urgent ? engine->config.drain_deadline_ns + GM_LATE_NS + GM_STALL_NS : GM_GRANT_NS;
+    return is_urgent ? GM_DRAIN_NS + GM_LATE_NS + GM_STALL_NS : GM_GRANT_NS;
 }
 
 /* They take their turns on all GPUs as soon as all could have them. If one of them lacks memory,

@@ -51,14 +51,11 @@ static bool can_come_ahead(const struct gm_engine *engine, uint32_t id, bool is_
 {
     const struct gm_table_app *app = &engine->table->apps[id];
     return engine->apps[id].state == GM_APP_PAUSED && app->missing > 0 &&
-           (app->beyond == 0 || /* else what is to come is known when places were chosen */
-            (gm_engine_places_ahead(engine) && gm_engine_has_places(engine, id))) &&
-           !engine->stopping.is_on && !gm_engine_is_vacating(engine, id) &&
-           !gm_engine_is_app_off(engine, id) &&
+           gm_engine_has_places(engine, id) && !engine->stopping.is_on &&
+           !gm_engine_is_vacating(engine, id) && !gm_engine_is_app_off(engine, id) &&
            (is_up ? app->bytes[GM_TIER_PINNED] > 0
                   : gm_engine_is_asked_ahead(engine, id) ||
-                        (engine->config.is_prefetching &&
-                         gm_engine_expected(engine, id) != GM_TIME_NEVER));
+                        gm_engine_expected(engine, id) != GM_TIME_NEVER);
 }
 
 /* Bytes that it may have on the GPU while it is paused. */

@@ -120,11 +120,6 @@ bool gm_engine_has_places(const struct gm_engine *engine, uint32_t id)
     return engine->table->apps[id].beyond == 0 || !engine->apps[id].places.is_stale;
 }
 
-bool gm_engine_places_ahead(const struct gm_engine *engine)
-{
-    return engine->config.fits_working_sets || engine->is_pinned_full;
-}
-
 void gm_engine_hold_at_once(struct gm_engine *engine, uint32_t id)
 {
     engine->apps[id].places.hold_at = 0;
@@ -200,10 +195,7 @@ void gm_engine_uses(struct gm_engine *engine, uint32_t id, const struct gm_use *
                     bool is_whole)
 {
     struct gm_app *app = &engine->apps[id];
-    if (engine->config.fits_working_sets)
-        gm_working_end_window(engine->table, id, &app->working, uses, n, !is_whole);
-    else /* a step may take many windows: heat alone counts */
-        gm_place_warm(engine->table, id, uses, n);
+    gm_working_end_window(engine->table, id, &app->working, uses, n, !is_whole);
     if (!has_places(engine, id))
         return;
     const struct gm_place_input input = input_for(engine, id);
@@ -272,9 +264,8 @@ void gm_engine_place(struct gm_engine *engine)
         if (engine->stopping.is_on && engine->stopping.host != id)
             continue;
         /* Ahead of its turn, so that what comes then can come before. */
-        const bool is_ahead = gm_engine_places_ahead(engine) && app->state == GM_APP_PAUSED &&
-                              app->places.is_stale && has_places(engine, id) &&
-                              !engine->stopping.is_on;
+        const bool is_ahead = app->state == GM_APP_PAUSED && app->places.is_stale &&
+                              has_places(engine, id) && !engine->stopping.is_on;
         if ((app->places.is_wanted && app->state == GM_APP_LOADING) || is_ahead)
             choose_places(engine, id);
     }

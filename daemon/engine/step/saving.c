@@ -86,8 +86,9 @@ static void give_up_hopeless(struct gm_engine *engine)
     const bool is_stuck = engine->now >= last_progress(engine) + GM_STALL_NS;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
+        const bool is_whole = engine->table->apps[id].missing == 0;
         if (!is_candidate(app) || app->state == GM_APP_RUNNING ||
-            engine->table->apps[id].missing == 0)
+            (is_whole && (!is_late || is_open(app)))) /* late: its group holds it up */
             continue;
         if (is_late)
             give_up(engine, id, GM_WHY_NO_TIME);
