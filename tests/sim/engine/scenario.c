@@ -646,7 +646,7 @@ void scenario_begin_jobs(const struct gm_engine_config *config, uint64_t seed, u
     machine.has_jobs = gpus > 1;
     for (uint32_t i = 0; i < gpus; i++)
         machine.gpus[i].bytes = config->budget + GM_GIB;
-    machine.has_host_handles = !machine.has_jobs; /* a turn of a job needs all of its memory */
+    machine.has_host_handles = !machine.has_jobs || config->kept; /* else a turn needs all memory */
     machine.mover_room = GM_WAY_DEPTH;
     machine.users = 1;
     machine.n_programs = programs;
