@@ -31,7 +31,7 @@ enum gm_batch_kind {
     GM_BATCH_KINDS,
     GM_BATCH_OPEN = GM_BATCH_KINDS,
     GM_BATCH_SHUT,
-    GM_BATCH_STRAY, /* UNMAP and DROP of what is none of these (step/returns.c); sent at once */
+    GM_BATCH_STRAY, /* UNMAP and DROP of what is none of these (step/apps.c); sent at once */
 };
 
 /* How long one switch took and where the time went: from the decision to let the app run to its

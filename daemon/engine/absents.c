@@ -16,7 +16,7 @@
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/inlet.h"
 #include "daemon/engine/state/groups.h"
-#include "daemon/engine/step/returns.h"
+#include "daemon/engine/step/apps.h"
 
 /* No daemon has so many programs: more are no ledger. */
 #define CLIENTS_MOST (1u << 16)

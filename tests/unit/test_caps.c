@@ -20,9 +20,7 @@
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/memory.h"
-#include "daemon/engine/step/places.h"
 #include "daemon/engine/step/room.h"
-#include "daemon/engine/step/spares.h"
 #include "daemon/memory/files.h"
 #include "daemon/memory/stores.h"
 
@@ -113,12 +111,6 @@ uint32_t gm_files_for_frames(void)
 }
 
 uint64_t gm_engine_withheld(const struct gm_engine *e, uint32_t app)
-{
-    (void)e, (void)app;
-    return 0;
-}
-
-uint64_t gm_engine_spare_bytes(const struct gm_engine *e, uint32_t app)
 {
     (void)e, (void)app;
     return 0;

@@ -13,9 +13,9 @@
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/act/say.h"
 #include "daemon/engine/state/groups.h"
+#include "daemon/engine/step/allocs.h"
 #include "daemon/engine/step/feed.h"
-#include "daemon/engine/step/idle.h"
-#include "daemon/engine/step/reclaim.h"
+#include "daemon/engine/step/gates.h"
 
 #define IDLE (100 * GM_MS)
 

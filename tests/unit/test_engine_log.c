@@ -11,19 +11,19 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "daemon/core/sched_account.h"
+#include "daemon/core/sched_step.h"
 #include "daemon/engine/act/client.h"
 #include "daemon/engine/act/events.h"
+#include "daemon/engine/state/state.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/log.h"
-#include "daemon/engine/step/refusals.h"
+#include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/room.h"
-#include "daemon/engine/state/state.h"
 #include "daemon/memory/files.h"
 #include "daemon/views/journal.h"
 #include "daemon/views/log.h"
-#include "daemon/core/sched_account.h"
-#include "daemon/core/sched_step.h"
 
 #define APPS 24u
 

@@ -14,18 +14,17 @@
 
 #include "common/log.h"
 #include "daemon/engine/act/batches.h"
-#include "daemon/engine/step/caps.h"
 #include "daemon/engine/act/client.h"
-#include "daemon/engine/state/engine.h"
-#include "daemon/engine/step/feed.h"
 #include "daemon/engine/act/frames.h"
+#include "daemon/engine/state/engine.h"
 #include "daemon/engine/state/groups.h"
+#include "daemon/engine/state/state.h"
+#include "daemon/engine/step/caps.h"
+#include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/memory.h"
-#include "daemon/engine/step/places.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/shadows.h"
 #include "daemon/engine/step/shares.h"
-#include "daemon/engine/state/state.h"
 #include "tests/unit/turns.h"
 
 #define APPS 4u

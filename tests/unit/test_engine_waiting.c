@@ -13,12 +13,11 @@
 #include <cmocka.h>
 
 #include "daemon/core/table_write.h"
+#include "daemon/engine/state/state.h"
 #include "daemon/engine/step/allocs.h"
 #include "daemon/engine/step/host.h"
-#include "daemon/engine/step/reclaim.h"
-#include "daemon/engine/step/refusals.h"
+#include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/room.h"
-#include "daemon/engine/state/state.h"
 #include "daemon/engine/step/waiting.h"
 
 #define APPS 5u

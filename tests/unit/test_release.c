@@ -1,5 +1,5 @@
 /*
- * Who gets a frame that a chunk leaves (daemon/engine/step/release.c, act/frames.c, act/exits.c),
+ * Who gets a frame that a chunk leaves (daemon/engine/step/shares.c, act/frames.c, act/exits.c),
  * in a real table. A daemon died while a chunk of one program left a frame, and another program may
  * have mapped that already. The second one leaves before it has said what it has mapped, or
  * unmapped it, and its process lives on: nobody else may get the frame until that has ended.
@@ -21,7 +21,6 @@
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/engine.h"
 #include "daemon/engine/state/round.h"
-#include "daemon/engine/step/release.h"
 #include "daemon/engine/step/shares.h"
 #include "daemon/memory/files.h"
 #include "tests/unit/turns.h"
@@ -89,12 +88,6 @@ const char *gm_engine_error_text(const struct gm_engine *e, CUresult result)
 {
     (void)e, (void)result;
     return "";
-}
-
-void gm_engine_leave_share(struct gm_engine *e, uint32_t index)
-{
-    (void)e, (void)index;
-    fail();
 }
 
 uint32_t gm_files_for_frames(void)

@@ -17,9 +17,7 @@
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/state.h"
 #include "daemon/engine/step/feed.h"
-#include "daemon/engine/step/hints.h"
-#include "daemon/engine/step/policy.h"
-#include "daemon/engine/step/timeslices.h"
+#include "daemon/engine/step/turns.h"
 
 #define APPS 4u
 #define GPUS 2u
@@ -54,12 +52,6 @@ enum gm_sched_class gm_engine_class(const struct gm_engine *e, uint32_t id)
 {
     (void)e;
     return classes[id];
-}
-
-bool gm_engine_can_hold(const struct gm_engine *e, uint32_t id)
-{
-    (void)e, (void)id;
-    return false;
 }
 
 bool gm_group_is_several(const struct gm_engine *e, uint32_t id)
@@ -102,6 +94,8 @@ static int set_up(void **state)
     memset(apps, 0, sizeof apps);
     memset(clients, 0, sizeof clients);
     memset(stats, 0, sizeof stats);
+    for (uint32_t i = 0; i < sizeof stats / sizeof stats[0]; i++)
+        atomic_store(&stats[i].features_off, GM_FEATURE_PARK); /* nobody can be held */
     memset(ctls, 0, sizeof ctls);
     memset(told_us, 0, sizeof told_us);
     told = emitted = 0;

@@ -267,7 +267,7 @@ def split(text):
 
 PLANTS = [  # a file, what is written at its end, and the field that has two writers then
     ("daemon/engine/step/log.c", "void gm_planted(struct gm_engine *engine)\n{\n    engine->now = 0;\n}", "gm_engine.now"),
-    ("daemon/engine/step/hints.c", "void gm_planted(struct gm_app *app)\n{\n    app->gate.closed_at++;\n}",
+    ("daemon/engine/step/turns.c", "void gm_planted(struct gm_app *app)\n{\n    app->gate.closed_at++;\n}",
      "gm_app.gate.closed_at"),
     ("daemon/engine/step/log.c",
      "void gm_planted(struct gm_engine *engine)\n{\n    struct gm_app *app = &engine->apps[0];\n"

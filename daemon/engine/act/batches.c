@@ -2,7 +2,7 @@
  * MAP, UNMAP and DROP messages and their answers. Frames and chunks are sent in batches: full ones
  * at once, others when the engine has gone round (gm_engine_flush). Answers come in the order of
  * the questions. Owns the queues of batches of each app. The files that map and drop memory fill
- * batches; answers.c and chunks.c take what is answered, or never will be.
+ * batches; step.c and chunks.c take what is answered, or never will be.
  */
 #include "daemon/engine/act/batches.h"
 

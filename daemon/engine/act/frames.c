@@ -1,7 +1,7 @@
 /*
  * Frames: makes them within the budget, takes them from one app for the next, and destroys them
  * when nobody can reach them any more. Called by most files of the engine; calls memory/frames.c
- * and the table. moves.c clears frames.
+ * and the table. caps.c clears frames.
  */
 #include "daemon/engine/act/frames.h"
 
@@ -29,7 +29,7 @@ static bool awaits_exit(const struct gm_engine *engine, const struct gm_frame *f
 }
 
 /* `frame` is condemned: who has imported it is to drop it. Who has yet to come back is asked then
- * (returns.c). */
+ * (apps.c). */
 static void ask_to_drop(struct gm_engine *engine, uint32_t frame)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++)

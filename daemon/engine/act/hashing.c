@@ -1,6 +1,6 @@
 /*
  * Has the GPU hash chunks, and takes over what came of it. Owns the hashes under way. Called by
- * hashes.c; calls the hasher.
+ * chunks.c; calls the hasher.
  */
 #include "daemon/engine/act/hashing.h"
 

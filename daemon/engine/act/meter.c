@@ -1,6 +1,6 @@
 /*
  * Has the meter count what crosses the link, and takes its samples over. Owns the meter, and
- * whether it runs. Called by check.c; calls the meter.
+ * whether it runs. Called by windows.c; calls the meter.
  */
 #include "daemon/engine/act/meter.h"
 

@@ -1,7 +1,7 @@
 /*
  * What is left alone after it failed (core/backoff.h). Owns the back-offs of the engine and of
  * apps, and when memory of an app last came nearer. Called by the files whose work failed;
- * deadlines.c sees when the time has come.
+ * step.c sees when the time has come.
  */
 #include "daemon/engine/state/backoff.h"
 

@@ -26,7 +26,7 @@
  * Idleness is the group's: a member that rests keeps its turn as long as another one works.
  *
  * Engines change only what is theirs: each reads the others' apps, and follows at the start of a
- * round (grants.c). A change of state calls the other engines (gm_engine_call).
+ * round (apps.c). A change of state calls the other engines (gm_engine_call).
  *
  * Called by all who ask who runs together, and by clients, for coming and going.
  */
@@ -45,7 +45,7 @@ struct gm_group {
     struct gm_client *clients;
     struct gm_group *kin; /* a ring, with those that gm_group_unite is asked for again */
     uint64_t round;       /* how often all of them were made to yield */
-    struct {              /* grants.c */
+    struct {              /* apps.c */
         bool is_on;       /* they take their turns on all GPUs; else they stand by */
         uint64_t round;   /* ... in this round only */
         uint64_t since;

@@ -100,7 +100,7 @@ struct gm_client {
     uint64_t nonce[2]; /* random: only this program knows it */
     char name[64];
     struct gm_wishes wishes;
-    bool is_oversize; /* as rules and wishes have it: sizes.c */
+    bool is_oversize; /* as rules and wishes have it: set.c */
     uint32_t refs;    /* its apps, and who made it */
     void (*on_end)(void *arg, const struct gm_client *client); /* it is in no group any more */
     void *arg;
@@ -117,7 +117,7 @@ struct gm_client {
     uint64_t query;           /* number of the newest QUERY */
     uint64_t timeslice_us;    /* as it was told; 0: the driver's own */
     struct gm_copies *copies; /* of its connection, since its process ended; NULL: there are none */
-    enum gm_why stop;         /* why it stands still: stops.c */
+    enum gm_why stop;         /* why it stands still: gates.c */
     enum gm_why stop_seen;    /* ... as it was at the last look, */
     uint64_t stop_calls;      /* ... and how many calls had returned */
     uint32_t owes;            /* a bit for each engine to which an answer of it is overdue */
@@ -163,7 +163,7 @@ struct gm_app {
         uint32_t busy_reason; /* enum gm_drain_reason of the last refused drain, 0 if it drained
                                  since */
     } gate;
-    struct {                  /* idle.c */
+    struct {                  /* gates.c */
         bool is_idle;         /* told the scheduler so */
         uint64_t calls;       /* at the last sample */
         uint64_t active_at;   /* when it last submitted something, or had work */
@@ -176,7 +176,7 @@ struct gm_app {
         uint64_t quiet_at;    /* when it answered, and it did nothing since; 0: it did */
         uint64_t ask_at;      /* do not ask before: it could not tell */
         uint64_t ask_wait;    /* ... how long that was after its answer */
-        uint64_t want_at;     /* deadlines.c: it is parked and gave its turn back: it asks again
+        uint64_t want_at;     /* step.c: it is parked and gave its turn back: it asks again
                                  then; 0: no need */
     } idle;
     struct { /* batches.c */
@@ -185,22 +185,22 @@ struct gm_app {
         uint64_t ping; /* must be answered before memory is moved for it; 0: none */
         uint32_t unanswered_maps;
     } batches;
-    struct {                 /* returns.c; apps.c: level, charged_ns, run_ns, wait_ns */
+    struct {                 /* apps.c; apps.c: level, charged_ns, run_ns, wait_ns */
         uint32_t unanswered; /* batches of what it has, and should not */
         bool is_running;     /* work of it may run */
         uint32_t level;      /* ... of the scheduler, as the daemon before had it */
         uint64_t charged_ns;
         uint64_t run_ns, wait_ns; /* under the daemons before */
     } back;
-    bool is_lost_told;       /* deadlines.c: ... that it stays LOST */
-    uint64_t progress_at;    /* deadlines.c: while LOADING, when its memory last came nearer */
+    bool is_lost_told;       /* step.c: ... that it stays LOST */
+    uint64_t progress_at;    /* step.c: while LOADING, when its memory last came nearer */
     struct gm_backoff retry; /* backoff.c: it does not load before: a mapping failed, or a copy from
                                 a lower tier */
-    struct {                 /* moves.c, chunks.c, batches.c, places.c */
+    struct {                 /* caps.c, chunks.c, batches.c, memory.c */
         int raise_error;     /* -errno of the copy; 0: one from the disk ended well since, or a
                                 mapping failed */
     } moves;
-    struct {                        /* places.c; gates.c: is_held */
+    struct {                        /* memory.c; gates.c: is_held */
         bool is_held;               /* its gate is closed for exchanges only: it keeps its turn */
         bool is_wanted;             /* its chunks are to get new places as soon as it is quiet */
         bool is_stale;              /* ... or before its next turn */
@@ -230,8 +230,8 @@ struct gm_app {
         uint64_t user_pinned; /* ... and may need of pinned memory */
         uint64_t bend;        /* bytes that it may occupy for now beyond what it needs to run */
     } cap;
-    struct gm_working working; /* places.c */
-    struct {                   /* check.c */
+    struct gm_working working; /* memory.c */
+    struct {                   /* windows.c */
         bool is_known;         /* to core/check */
         bool was_running;      /* as was what follows, at the last look */
         uint64_t on_host;
@@ -239,46 +239,46 @@ struct gm_app {
     uint64_t driver;            /* room.c: what the driver keeps for it, as it said */
     uint64_t aside;             /* ... what of its group is beyond and could be on the GPU; of its
                                    first member */
-    struct {                    /* switches.c */
+    struct {                    /* log.c */
         struct gm_moment begin; /* when it was last chosen to run */
     } chosen;
-    struct {                          /* reclaim.c */
+    struct {                          /* allocs.c */
         uint64_t seen[GM_SPARES_MAX]; /* gm_stat.spares at the last look */
         uint64_t look_at;             /* when the next one is due */
     } spares;
-    struct {                     /* refusals.c */
+    struct {                     /* memory.c */
         struct gm_reason newest; /* the daemon's own last one */
         uint64_t n;              /* of these, that the program did not count yet */
         uint64_t told_at;        /* when it was last told; 0: never */
         uint64_t due;            /* look again then; 0: no need to */
     } refusal;
-    struct {                 /* hints.c */
+    struct {                 /* turns.c */
         struct gm_hold hint; /* whose time has not come; end 0: none */
         struct gm_hint_rate rate;
         struct gm_hold_account account;
     } hints;
     uint64_t turn_at;     /* turns.c: when the last one began, or when it was first to have one */
     uint64_t held_until;  /* turns.c: until when it stands still for those of others */
-    bool is_stopped;      /* stops.c: its process stands still, and the scheduler was told */
+    bool is_stopped;      /* gates.c: its process stands still, and the scheduler was told */
     bool is_part_stopped; /* ... or that of another one of its group */
-    struct {              /* settings.c, and where a file is named, that one */
+    struct {              /* feed.c, and where a file is named, that one */
         struct gm_settings admin, own; /* what was said of it, by whom */
         uint32_t said;         /* what an administrator said of it: a rule says no more of that */
-        bool is_limited;       /* policy.c: its share of the GPU's time is */
-        uint64_t timeslice_us; /* timeslices.c: as it was told; 0: the driver's own */
+        bool is_limited;       /* feed.c: its share of the GPU's time is */
+        uint64_t timeslice_us; /* turns.c: as it was told; 0: the driver's own */
         uint64_t part_us;  /* ... and as its part of the GPU beside others, if nobody is critical */
-        char ignored[384]; /* wishes.c: what its environment asked for in vain; "": nothing */
+        char ignored[384]; /* set.c: what its environment asked for in vain; "": nothing */
         uid_t pauser;      /* the administrator who paused it, */
         bool is_paused_by_rule; /* ... or a rule */
         bool has_called;        /* a rule's pause until its next call is over */
         bool is_ahead;          /* set.c: its memory was asked for ahead of its turn, */
         uint64_t ahead_run_ns;  /* ... when it had run for so long */
-        bool has_part;  /* tuning.c: it shares by MPS, and has a part of the GPU by a rule */
-        bool is_unsure; /* rules.c: they may be less strict once more is known of its user */
+        bool has_part;          /* set.c: it shares by MPS, and has a part of the GPU by a rule */
+        bool is_unsure;         /* set.c: they may be less strict once more is known of its user */
     } policy;
     uint32_t level_noted; /* log.c: as it last told it */
-    bool is_vacating;     /* budget.c: as long as it is paused its memory is to leave the GPU */
-    bool is_given_up;     /* it cannot be saved, and was told: saving.c */
+    bool is_vacating;     /* layout.c: as long as it is paused its memory is to leave the GPU */
+    bool is_given_up;     /* it cannot be saved, and was told: layout.c */
 
     uint64_t counts[GM_EVENTS]; /* of those that are about it: events.c */
 };
@@ -298,7 +298,7 @@ struct gm_leaver {
     bool has_left;
 };
 
-/* The daemon is about to end (saving.c). */
+/* The daemon is about to end (layout.c). */
 struct gm_stopping {
     bool is_on, is_over;
     uint64_t until; /* then it ends, whoever is saved */
@@ -355,7 +355,7 @@ struct gm_unit {
     bool is_tied;    /* it waits for its turns on other GPUs, too */
     bool is_paused;  /* by its settings, not for one that stands still */
     bool is_evicted; /* ... and its memory is to leave the GPU */
-    bool is_asked;   /* pauses.c: in this run, whether it is called */
+    bool is_asked;   /* set.c: in this run, whether it is called */
     bool is_called;  /* ... the answer */
     uint32_t member; /* one of its apps */
     uint64_t bytes;
@@ -423,7 +423,7 @@ struct gm_engine {
     struct gm_coming hashing;          /* chunks that are hashed now */
     struct gm_meter *meter;            /* NULL: there is none */
     bool is_metering;                  /* it takes samples */
-    struct gm_check check;             /* check.c, as what follows */
+    struct gm_check check;             /* windows.c, as what follows */
     struct gm_check_app *check_apps;   /* ... its memory */
     struct gm_check_part *check_parts; /* filled for each sample */
     struct {
@@ -452,7 +452,7 @@ struct gm_engine {
     uint32_t *unsent; /* chunks whose MAP or UNMAP is in no batch: their apps' sessions end */
     uint32_t n_unsent;
 
-    uint32_t rounds; /* run.c: that were begun for the newest event, beside the first */
+    uint32_t rounds; /* step.c: that were begun for the newest event, beside the first */
     struct gm_plan plan;
     bool plan_is_stale;
     uint32_t plan_from;           /* moves before it are done */
@@ -463,8 +463,8 @@ struct gm_engine {
     uint32_t *leaving;                /* room.c: who is gone, and whose process is not */
     struct gm_timeslice_app *running; /* filled for each decision on timeslices */
     uint32_t n_running;
-    struct gm_turns turns; /* turns.c; timeslices.c: are_on */
-    uint64_t parts_at;     /* timeslices.c: when the GPU is divided anew */
+    struct gm_turns turns; /* turns.c; turns.c: are_on */
+    uint64_t parts_at;     /* turns.c: when the GPU is divided anew */
     bool reap_more;        /* condemned frames could be destroyed at once, but it takes long */
     struct gm_backoff retries[GM_RETRIES];
     CUresult pool_refusal; /* ... why, as it was logged */
@@ -474,7 +474,7 @@ struct gm_engine {
                             */
     uint64_t first_budget; /* at the start */
     bool is_budget_auto;   /* it follows what the device has; else it was given */
-    uint64_t grace_ns;        /* how long a drain may take before the app is parked: open.c */
+    uint64_t grace_ns;     /* how long a drain may take before the app is parked: open.c */
     uint64_t device_reserve;  /* of the device, that is left to others: core/room.h */
     uint64_t budget_check_at; /* look then what the device has; 0: no need to */
     struct gm_lately frames_lately, pinned_lately; /* bytes that were needed */
@@ -486,21 +486,21 @@ struct gm_engine {
 
     uint64_t now; /* read once an entry */
     uint64_t sample_at;
-    struct { /* stops.c */
+    struct { /* gates.c */
         uint64_t look_at;
         uint32_t next; /* who is looked at first then */
     } stops;
     uint64_t next_batch;
     uint64_t deciding_ns; /* round.c: of scheduler and planner, for the newest event */
     bool again;           /* go round once more */
-    bool is_running;      /* inside gm_engine_run */
+    bool is_running;      /* a run is under way */
     bool is_called;       /* gm_engine_call, since that began */
     bool is_closing;
 
     bool is_short_of_units;    /* a chunk that is to be mapped on the host found none */
     bool is_out_of_units;      /* ... and pinned memory is as large as it may be */
     bool is_cut_up;            /* ... though as much is free, in parts of slabs */
-    uint64_t empty_at;         /* on_host.c: no slab is emptied before */
+    uint64_t empty_at;         /* memory.c: no slab is emptied before */
     bool short_told, out_told; /* ... when units were made last */
     struct gm_stopping stopping;
     struct gm_share *shares;

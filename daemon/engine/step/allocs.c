@@ -1,21 +1,108 @@
 /*
+ * What programs allocate and free, frames that are made ahead of that, and what is taken back from
+ * programs that keep more than they use.
+ *
  * Allocations: committed, answered, refused and freed. Owns gm_app.allocs, but for what waits
- * (waiting.c). Called by the files that decide on them; what follows for places, caps, shares and
- * the scheduler is told from here.
+ * (waiting.c).
  */
 #include "daemon/engine/step/allocs.h"
 
 #include "common/sums.h"
+#include "daemon/engine/act/device.h"
 #include "daemon/engine/act/events.h"
+#include "daemon/engine/act/frames.h"
 #include "daemon/engine/act/say.h"
+#include "daemon/engine/state/backoff.h"
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/chunks.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/memory.h"
-#include "daemon/engine/step/places.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/shadows.h"
 #include "daemon/engine/step/shares.h"
+
+/* ---- frames ahead ---- */
+
+/*
+ * Memory that a program which grows may need next, and that nobody waits for
+ * (shim/memory/ahead.h). It is no reason to pause anybody, nor to move or to destroy anything:
+ * everything fits and is there, with this a part of the budget stays free, and its frames are made
+ * first. All else is refused, and the program is as it was. What came is a spare (room.c) until
+ * the program allocates it.
+ */
+
+/* Of the device, one part in so many: ... and this, if the device has less left than the
+ * budget. */
+#define GM_AHEAD_DEVICE_SHARE 4
+/* Frames: Made for it at most, in some 8 ms. */
+#define GM_AHEAD_FRAMES 16
+
+/* Whether all programs have all their memory, but for what is on its way to them ahead. */
+static bool is_whole(const struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const struct gm_app *app = &engine->apps[id];
+        if (engine->table->apps[id].is_used &&
+            (engine->table->apps[id].missing > app->allocs.ahead_chunks ||
+             app->allocs.pending > app->allocs.ahead || app->state == GM_APP_LOADING ||
+             app->state == GM_APP_DRAINING))
+            return false;
+    }
+    return engine->table->budget == gm_engine_offered(engine) &&
+           !gm_engine_is_off(engine, GM_RETRY_FRAME) && !engine->create_more && !engine->waiting;
+}
+
+/* Whether the device has memory to spare. It may have less than the budget, as programs beside
+ * gpumux use it as well: what the budget still allows could not be had then. */
+static bool has_device_room(struct gm_engine *engine)
+{
+    const uint64_t allowed = engine->table->budget - engine->table->allocated;
+    uint64_t free_bytes, total;
+    return gm_engine_ask_device(engine, &free_bytes, &total) &&
+           (free_bytes >= allowed || free_bytes >= total / GM_AHEAD_DEVICE_SHARE);
+}
+
+/* Have as many free frames as chunks of `bytes` need, if few have to be made. */
+static bool make_frames_ahead(struct gm_engine *engine, uint32_t pool, uint64_t bytes)
+{
+    uint32_t needed[GM_CHUNK_CLASSES] = {0}, made = 0;
+    for (uint64_t left = bytes, one; left > 0; left -= one) {
+        one = gm_class_bytes(gm_chunk_next(left));
+        needed[gm_chunk_next(left)]++;
+    }
+    for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
+        for (; engine->table->pools[pool].count[class] < needed[class]; made++)
+            if (made == GM_AHEAD_FRAMES || (made == 0 && !has_device_room(engine)) ||
+                !gm_engine_make_free_frame(engine, pool, class))
+                return false;
+    return true;
+}
+
+bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+{
+    const struct gm_table *table = engine->table;
+    const uint64_t taken = table->committed + table->orphaned;
+    const uint64_t room = engine->room + table->fixed, most = room - room / GM_AHEAD_SHARE;
+    const struct gm_room_input input = gm_engine_room_input(engine, id);
+    if (engine->stopping.is_on || engine->apps[id].state != GM_APP_RUNNING || taken > most ||
+        alloc->bytes > most - taken || alloc->bytes > gm_room_of(&input).gpu || !is_whole(engine) ||
+        !make_frames_ahead(engine, table->apps[id].pool, alloc->bytes))
+        return false;
+    return gm_engine_commit(engine, id, alloc) == GM_WHY_NONE;
+}
+
+void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table *table = engine->table;
+    const struct gm_app *app = &engine->apps[id];
+    uint32_t index = table->apps[id].allocations.head, next;
+    for (; index != GM_NONE && app->allocs.ahead > 0; index = next) {
+        const struct gm_allocation *allocation = &table->allocations[index];
+        next = allocation->next;
+        if (allocation->is_ahead && allocation->is_pending && !allocation->is_freed)
+            gm_engine_answer_alloc(engine, index, CUDA_ERROR_OUT_OF_MEMORY);
+    }
+}
 
 static void free_allocation(struct gm_engine *engine, uint32_t index, struct gm_last_word last)
 {
@@ -173,7 +260,8 @@ void gm_engine_refuse_alloc(struct gm_engine *engine, uint32_t id, uint64_t cook
     gm_engine_say(engine, id, GM_MSG_ALLOCATED, &answer);
 }
 
-void gm_engine_take_back(struct gm_engine *engine, uint32_t index)
+/* A spare of its program's is the daemon's again: as if FREE had come, but TAKEN is the answer. */
+static void take_back(struct gm_engine *engine, uint32_t index)
 {
     gm_engine_happened(engine, engine->table->allocations[index].app, GM_EVENT_FREE);
     free_allocation(engine, index, (struct gm_last_word){.kind = GM_LAST_TAKEN});
@@ -198,4 +286,110 @@ void gm_engine_frees(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     }
     const struct gm_last_word last = {.kind = GM_LAST_FREED, .cookie = free_msg->cookie};
     free_allocation(engine, index, last);
+}
+
+/* ---- what is taken back ---- */
+
+/*
+ * Takes spares back (room.c). A spare is cached memory, not used memory. It is taken when
+ *
+ *   an allocation does not fit beside it     gm_engine_make_room
+ *   its program is paused, or idle           gm_engine_take_spares; nothing of it is copied
+ *   its program has not used it for a while  gm_engine_age_spares
+ *   memory is to go back to the system       gm_engine_take_spares, for trim and a smaller budget
+ *
+ * Taking one is a compare-and-swap on its word in shared memory, which only one side wins. The
+ * allocation is freed from then on, as if the program had sent FREE: what was promised for it can
+ * be promised to others at once. When nothing of it is mapped any more, TAKEN tells the program. A
+ * program whose words lie loses memory of its own.
+ *
+ * Owns gm_app.spares.
+ */
+
+/* Take the spare that `word`, number i, says there is. Returns its bytes; 0: it is none any more.
+ */
+static uint64_t take(struct gm_engine *engine, uint32_t id, uint32_t i, uint64_t word)
+{
+    const uint32_t index = gm_engine_spare_of(engine, id, word);
+    if (index == GM_NONE || !atomic_compare_exchange_strong(&engine->apps[id].stat->spares[i],
+                                                            &word, word | GM_SPARE_BUSY))
+        return 0;
+    const uint64_t bytes = engine->table->allocations[index].bytes;
+    take_back(engine, index);
+    return bytes;
+}
+
+void gm_engine_take_busy_spares(struct gm_engine *engine, uint32_t id)
+{
+    for (uint32_t i = 0; i < GM_SPARES_MAX && gm_engine_has_spares(engine, id); i++) {
+        const uint64_t word = atomic_load(&engine->apps[id].stat->spares[i]);
+        const struct gm_msg_taken taken = {.va = word & ~(GM_CHUNK_MIN - 1)};
+        if ((word & GM_SPARE_BUSY) == 0 || (word & GM_SPARE_OWN) != 0)
+            continue; /* the program has it, and says what becomes of it */
+        const uint32_t index = gm_table_find_allocation(engine->table, id, taken.va);
+        if (index != GM_NONE)
+            take_back(engine, index);
+        else if (!gm_engine_is_of_another(engine, id, taken.va))
+            gm_engine_say(engine, id, GM_MSG_TAKEN, &taken);
+    }
+}
+
+uint64_t gm_engine_take_spares(struct gm_engine *engine, uint32_t id, uint64_t least)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < GM_SPARES_MAX && bytes < least && gm_engine_has_spares(engine, id);
+         i++)
+        bytes += take(engine, id, i, atomic_load(&engine->apps[id].stat->spares[i]));
+    return bytes;
+}
+
+void gm_engine_take_all_spares(struct gm_engine *engine)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        gm_engine_take_spares(engine, id, UINT64_MAX);
+}
+
+void gm_engine_age_spares(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_app *app = &engine->apps[id];
+    if (engine->now < app->spares.look_at)
+        return;
+    app->spares.look_at = engine->now + GM_SPARES_KEEP_NS;
+    for (uint32_t i = 0; i < GM_SPARES_MAX && gm_engine_has_spares(engine, id); i++) {
+        const uint64_t word = atomic_load(&app->stat->spares[i]);
+        if (word != app->spares.seen[i] || take(engine, id, i, word) == 0)
+            app->spares.seen[i] = word;
+    }
+}
+
+/* What an allocation lacks: room in the tiers, and on the GPU beside those that run. */
+static uint64_t lacking(const struct gm_engine *engine, uint32_t asker, uint64_t bytes)
+{
+    const uint64_t short_of_tiers = gm_less(bytes, gm_engine_left(engine));
+    uint64_t together = bytes; /* as the program says */
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        const enum gm_app_state state = engine->apps[id].state;
+        if (id == asker || state == GM_APP_RUNNING || state == GM_APP_LOADING ||
+            state == GM_APP_DRAINING)
+            together = gm_more(together, gm_room_promised(engine->table, id));
+    }
+    const uint64_t short_of_gpu = gm_less(together, engine->room);
+    return short_of_gpu > short_of_tiers ? short_of_gpu : short_of_tiers;
+}
+
+void gm_engine_make_room(struct gm_engine *engine, uint32_t asker, uint64_t bytes)
+{
+    const struct gm_room_input input = gm_engine_room_input(engine, asker);
+    if (gm_room_is_capped(&input))
+        gm_engine_take_spares(engine, asker, gm_less(bytes, gm_room_of(&input).gpu));
+    uint64_t lacks = lacking(engine, asker, bytes);
+    for (uint32_t id = 0; id < engine->config.max_apps && lacks > 0; id++)
+        gm_engine_call_off_ahead(engine, id);
+    lacks = lacks > 0 ? lacking(engine, asker, bytes) : 0;
+    for (uint32_t k = 0; k < engine->config.max_apps && lacks > 0; k++) {
+        /* Those of the asker first: it has no use for them now. */
+        const uint32_t id = k == 0 ? asker : k <= asker ? k - 1 : k;
+        const uint64_t taken = gm_engine_take_spares(engine, id, lacks);
+        lacks -= taken < lacks ? taken : lacks;
+    }
 }

@@ -1,7 +1,8 @@
 /*
+ * What becomes of a chunk when a step of its move has ended, and whether it must be copied at all.
+ *
  * The steps of a chunk after a copy, a map or an unmap has ended. gm_engine_settle takes the next
- * step that is possible; gm_engine_retire ends freed chunks. Called by step.c, answers.c and
- * allocs.c; calls the table, and the files that begin copies.
+ * step that is possible; gm_engine_retire ends freed chunks.
  */
 #include "daemon/engine/step/chunks.h"
 
@@ -11,16 +12,104 @@
 
 #include "daemon/engine/act/batches.h"
 #include "daemon/engine/act/copies.h"
-#include "daemon/engine/act/frames.h"
 #include "daemon/engine/act/device.h"
 #include "daemon/engine/act/events.h"
+#include "daemon/engine/act/frames.h"
+#include "daemon/engine/act/hashing.h"
 #include "daemon/engine/act/say.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/round.h"
-#include "daemon/engine/step/hashes.h"
-#include "daemon/engine/step/places.h"
-#include "daemon/engine/step/release.h"
+#include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/shadows.h"
+#include "daemon/engine/step/shares.h"
+
+/* ---- hashes ---- */
+
+/*
+ * Chunks on their way out of the GPU: each is hashed before it is copied, as soon as its owner has
+ * unmapped it, and the hash stays with the copy, in whatever tier. One that is what its shadow is
+ * moves nothing (shadows.c). One that is all zero leaves no copy: it is as one that was never
+ * written.
+ */
+
+/* These leave the frame; the first two copy nothing, so the chunk has left. */
+
+static void leave_clean(struct gm_engine *engine, uint32_t index)
+{
+    engine->sums.clean += gm_chunk_bytes(&engine->table->chunks[index]);
+    gm_engine_leave_frame(engine, index, 0);
+}
+
+/* Its frame needs no clearing, either, unless it is kept from others as a lost program may have it
+ * mapped. Its pages go first: whoever looks finds it there or nowhere. */
+static void leave_zero(struct gm_engine *engine, uint32_t index)
+{
+    const uint32_t frame = engine->table->chunks[index].frame;
+    engine->sums.zero += gm_chunk_bytes(&engine->table->chunks[index]);
+    gm_engine_free_pages(engine, index);
+    gm_engine_leave_frame(engine, index, 0);
+    if (engine->table->frames[frame].state == GM_FRAME_FREE)
+        gm_table_clean_frame(engine->table, frame, 0);
+}
+
+/* `hash`: of what is copied; NULL: not known. */
+static void leave_copied(struct gm_engine *engine, uint32_t index, const uint64_t *hash)
+{
+    gm_table_set_hash(engine->table, index, hash);
+    gm_engine_copy_out(engine, index);
+}
+
+/* The chunk is being evicted, its owner has unmapped it and it has pages: copy it out, if it has
+ * changed. True: it has left, and nothing is copied. */
+static bool vacate(struct gm_engine *engine, uint32_t index)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (chunk->shadow == GM_SHADOW_CLAIMED && chunk->opens == engine->apps[chunk->app].gate.opens) {
+        leave_clean(engine, index);
+        return true;
+    }
+    if (!gm_engine_hash(engine, index))
+        leave_copied(engine, index, NULL);
+    return false;
+}
+
+/* Whether the chunk has left. */
+static bool take_hash(struct gm_engine *engine, uint32_t index, CUresult result,
+                      const struct gm_hashed *hashed)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    const bool is_known = chunk->has_hash && chunk->shadow == GM_SHADOW_CLAIMED;
+
+    if (chunk->is_freed) { /* nobody needs the data */
+        gm_engine_give_up_frame(engine, index);
+        return true;
+    }
+    if (result != CUDA_SUCCESS) {
+        leave_copied(engine, index, NULL);
+        return false;
+    }
+    if (hashed->is_zero) {
+        leave_zero(engine, index);
+        return true;
+    }
+    if (is_known && memcmp(chunk->hash, hashed->hash, sizeof chunk->hash) == 0) {
+        leave_clean(engine, index);
+        return true;
+    }
+    leave_copied(engine, index, hashed->hash);
+    return false;
+}
+
+/* Take the next hash that has ended: its chunk, and whether it has left. False: there is none. */
+static bool next_hash(struct gm_engine *engine, uint32_t *chunk, bool *has_left)
+{
+    struct gm_hashed hashed;
+    CUresult result;
+    if (!gm_engine_take_hash(engine, chunk, &result, &hashed))
+        return false;
+    *has_left = take_hash(engine, *chunk, result, &hashed);
+    return true;
+}
 
 static void say_last_word(struct gm_engine *engine, const struct gm_allocation *allocation)
 {
@@ -102,7 +191,10 @@ static void undo_eviction(struct gm_engine *engine, uint32_t index)
     gm_engine_again(engine);
 }
 
-void gm_engine_forgo_pages(struct gm_engine *engine, uint32_t index)
+/* The chunk's app does not answer. If the chunk waits to be unmapped and copied out, the pinned
+ * pages that were set aside for it are others' now. When it is unmapped after all, it is mapped
+ * again. */
+static void gm_engine_forgo_pages(struct gm_engine *engine, uint32_t index)
 {
     const struct gm_chunk *chunk = &engine->table->chunks[index];
     if (chunk->state == GM_CHUNK_LEAVING && chunk->map_pending)
@@ -165,7 +257,7 @@ static bool has_left(struct gm_engine *engine, uint32_t index)
     if (chunk->is_freed) /* nobody needs the data */
         gm_engine_give_up_frame(engine, index);
     else if (chunk->page != GM_NONE)
-        return gm_engine_vacate(engine, index);
+        return vacate(engine, index);
     else
         undo_eviction(engine, index); /* gm_engine_forgo_pages */
     return chunk->is_freed;
@@ -322,7 +414,7 @@ void gm_engine_take_hashes(struct gm_engine *engine)
 {
     uint32_t index;
     bool has_left;
-    while (gm_engine_next_hash(engine, &index, &has_left))
+    while (next_hash(engine, &index, &has_left))
         if (has_left)
             gm_engine_settle(engine, index);
 }

@@ -8,10 +8,6 @@
 void gm_engine_settle(struct gm_engine *engine, uint32_t chunk);
 /* A chunk whose allocation is freed, or whose app is gone, is put away as far as possible now. */
 void gm_engine_retire(struct gm_engine *engine, uint32_t chunk);
-/* The chunk's app does not answer. If the chunk waits to be unmapped and copied out, the pinned
- * pages that were set aside for it are others' now. When it is unmapped after all, it is mapped
- * again. */
-void gm_engine_forgo_pages(struct gm_engine *engine, uint32_t chunk);
 /* The mover's copies that have ended since. */
 void gm_engine_take_copies(struct gm_engine *engine);
 /* Try again what failed of copies in and mappings, if it is time. */

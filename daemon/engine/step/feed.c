@@ -1,27 +1,349 @@
 /*
- * What the scheduler is told, and what it decided. Owns the scheduler and engine.decision. Called
- * by the files that see events, by policy.c for settings, and by whoever asks the scheduler.
+ * What the scheduler is told, and what it knows of each app: settings, class, state.
  *
- * The scheduler knows one app, here a *unit*, for all members of a group on this GPU (groups.h). It
- * has their bytes together; it wants if any of them wants, is open when all gates are, and closed
- * when all are quiet. Its settings are those of all of them (policy.c). So members get
- * turns together or not at all, and cannot be in each other's way. The decision names each of them.
+ * What the scheduler is told, and what it decided. Owns the scheduler and engine.decision.
  *
- * A unit lives from its first member's JOIN to its last one's LEAVE. It has the number of its first
- * member, or another one while that is taken by a unit whose first member has left. When groups are
- * united, one of their units here takes all members, and the others end.
+ * The scheduler knows one app, here a *unit*, for all members of a group on this GPU (groups.h).
+ * It has their bytes together; it wants if any of them wants, is open when all gates are, and
+ * closed when all are quiet. Its settings are those of all of them (feed.c). So members get
+ * turns together or not at all, and cannot be in each other's way. The decision names each of
+ * them.
+ *
+ * A unit lives from its first member's JOIN to its last one's LEAVE. It has the number of its
+ * first member, or another one while that is taken by a unit whose first member has left. When
+ * groups are united, one of their units here takes all members, and the others end.
  */
 #include "daemon/engine/step/feed.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "common/wishes.h"
+#include "daemon/core/sched_account.h"
+#include "daemon/core/sched_step.h"
 #include "daemon/engine/act/device.h"
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/round.h"
-#include "daemon/core/sched_account.h"
-#include "daemon/core/sched_step.h"
+
+static void feed_policy(struct gm_engine *engine, uint32_t app,
+                        const struct gm_sched_policy *policy, bool is_evicted);
+
+/* ---- states ---- */
+
+/*
+ * The states of apps (core/model.h), which this file owns: gm_engine_turn is their only setter.
+ */
+
+bool gm_engine_turn(struct gm_engine *engine, uint32_t id, enum gm_app_event event)
+{
+    struct gm_app *app = &engine->apps[id];
+    const struct gm_turn turn = {.model = GM_MODEL_APP,
+                                 .from = (uint8_t)app->state,
+                                 .event = (uint8_t)event,
+                                 .to = gm_model_next(GM_MODEL_APP, app->state, event),
+                                 .id = id,
+                                 .app = id};
+    gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_TURN, .app = id, .turn.turn = turn});
+    if (turn.to == GM_TURN_ILLEGAL)
+        return false;
+    app->state = (enum gm_app_state)turn.to;
+    gm_engine_again(engine);
+    gm_engine_replan(engine);
+    gm_group_changed(engine, id);
+    return true;
+}
+
+/* ---- settings ---- */
+
+/*
+ * What was said of programs. Owns gm_app.policy: admin, own, said, pauser, is_paused_by_rule and
+ * has_called.
+ *
+ * Settings have two layers:
+ *
+ *   admin   the rule that matches, then what root or the daemon's own user sets
+ *   own     what the program's environment says (GPUMUX_CLASS and the like), then what its user
+ * sets
+ *
+ * A setting of the own layer counts within the limits of the admin layer: no better class, no
+ * greater weight or share, no resuming, not larger than the budget. If the admin layer sets
+ * nothing, the limits are --best-class and weight 1, and who says nothing is as --oversize says.
+ * Root and the daemon's own user are always administrators. An administrator who sets the default
+ * takes the setting back, also that of a rule.
+ */
+
+static const struct gm_sched_policy nothing_said = {
+    .class = GM_CLASS_AUTO, .weight = GM_SCHED_WEIGHT, .share = GM_SCHED_SHARE_ALL};
+
+/* How good a class is: 0 is the best. */
+static unsigned class_rank(unsigned class)
+{
+    static const unsigned ranks[GM_CLASSES] = {[GM_CLASS_LATENCY] = 0,
+                                               [GM_CLASS_INTERACTIVE] = 1,
+                                               [GM_CLASS_AUTO] = 2,
+                                               [GM_CLASS_BATCH] = 3};
+    return ranks[class];
+}
+
+void gm_engine_overlay(struct gm_settings *under, const struct gm_settings *over)
+{
+    if (over->has & GM_SET_CLASS)
+        under->class = over->class;
+    if (over->has & GM_SET_WEIGHT)
+        under->weight = over->weight;
+    if (over->has & GM_SET_SHARE)
+        under->share = over->share;
+    if (over->has & GM_SET_PAUSED)
+        gm_settings_set_paused(under, gm_settings_paused(over));
+    if (over->has & GM_SET_OVERSIZE)
+        under->is_oversize = over->is_oversize;
+    if (over->has & GM_SET_CAP)
+        under->cap = over->cap;
+    under->has |= over->has;
+}
+
+struct gm_settings gm_engine_settings_of(const struct gm_app *app)
+{
+    struct gm_settings all = {
+        .class = nothing_said.class, .weight = nothing_said.weight, .share = nothing_said.share};
+    gm_engine_overlay(&all, &app->policy.admin);
+    gm_engine_overlay(&all, &app->policy.own);
+    return all;
+}
+
+bool gm_engine_says_pause(const struct gm_settings *settings)
+{
+    return (settings->has & GM_SET_PAUSED) && settings->is_paused;
+}
+
+bool gm_engine_says_until_call(const struct gm_settings *settings)
+{
+    return gm_engine_says_pause(settings) && settings->is_until_call;
+}
+
+bool gm_engine_are_same_settings(const struct gm_settings *a, const struct gm_settings *b)
+{
+    return a->has == b->has && a->class == b->class && a->weight == b->weight &&
+           a->share == b->share && gm_settings_paused(a) == gm_settings_paused(b) &&
+           a->is_oversize == b->is_oversize && a->cap == b->cap;
+}
+
+bool gm_engine_can_be_set(const struct gm_app *app)
+{
+    return app->state == GM_APP_LOST ? app->session != NULL
+                                     : app->state != GM_APP_UNUSED && app->state != GM_APP_GONE;
+}
+
+/* ---- who may say what ---- */
+
+bool gm_engine_forbids_oversize(const struct gm_settings *admin, const struct gm_settings *said)
+{
+    return (said->has & GM_SET_OVERSIZE) && said->is_oversize && (admin->has & GM_SET_OVERSIZE) &&
+           !admin->is_oversize;
+}
+
+/* Whether the cap is larger than what an administrator gave. */
+static bool exceeds_cap(const struct gm_settings *admin, const struct gm_settings *said)
+{
+    const uint64_t most = admin->has & GM_SET_CAP ? admin->cap : 0;
+    return (said->has & GM_SET_CAP) && most != 0 && (said->cap == 0 || said->cap > most);
+}
+
+/* The best class that the app's own user may take. */
+static unsigned best_of(const struct gm_engine *engine, const struct gm_app *app)
+{
+    return app->policy.admin.has & GM_SET_CLASS ? app->policy.admin.class
+                                                : engine->config.best_class;
+}
+
+bool gm_engine_may_say(const struct gm_engine *engine, uint32_t id, const struct gm_settings *said,
+                       char *why, size_t size)
+{
+    const struct gm_app *app = &engine->apps[id];
+    uint32_t weight =
+        app->policy.admin.has & GM_SET_WEIGHT ? app->policy.admin.weight : nothing_said.weight;
+    uint32_t share =
+        app->policy.admin.has & GM_SET_SHARE ? app->policy.admin.share : nothing_said.share;
+    bool is_paused = (app->policy.admin.has & GM_SET_PAUSED) && app->policy.admin.is_paused;
+    unsigned best = best_of(engine, app);
+    char number[24];
+
+    if ((said->has & GM_SET_CLASS) && class_rank(said->class) < class_rank(best))
+        snprintf(why, size, "the best class that its user may take is %s", gm_class_name(best));
+    else if ((said->has & GM_SET_WEIGHT) && said->weight > weight)
+        snprintf(why, size, "the greatest weight that its user may give is %s",
+                 gm_format_thousandths(weight, number, sizeof number));
+    else if ((said->has & GM_SET_SHARE) && said->share > share)
+        snprintf(why, size, "the greatest share that its user may give is %s%%",
+                 gm_format_thousandths(share * 100, number, sizeof number));
+    else if ((said->has & GM_SET_PAUSED) && !said->is_paused && is_paused)
+        snprintf(why, size, "it was paused by an administrator");
+    else if (gm_engine_forbids_oversize(&app->policy.admin, said))
+        snprintf(why, size, "an administrator says that it gets no more than the budget");
+    else if (exceeds_cap(&app->policy.admin, said))
+        snprintf(why, size, "the greatest cap that its user may give is %s",
+                 gm_settings_format_cap(app->policy.admin.cap, number, sizeof number));
+    else
+        return true;
+    return false;
+}
+
+/* ---- what is said ---- */
+
+/* Which of `settings` say what holds without any. */
+static uint32_t unsaid(const struct gm_settings *settings)
+{
+    uint32_t which = 0;
+    if (settings->class == nothing_said.class)
+        which |= GM_SET_CLASS;
+    if (settings->weight == nothing_said.weight)
+        which |= GM_SET_WEIGHT;
+    if (settings->share == nothing_said.share)
+        which |= GM_SET_SHARE;
+    if (!settings->is_paused)
+        which |= GM_SET_PAUSED;
+    if (settings->cap == 0)
+        which |= GM_SET_CAP;
+    return which & settings->has;
+}
+
+void gm_engine_set_own(struct gm_app *app, const struct gm_settings *said)
+{
+    gm_engine_overlay(&app->policy.own, said);
+}
+
+void gm_engine_set_admin(struct gm_app *app, const struct gm_settings *said, uid_t asker)
+{
+    if (said->has & GM_SET_PAUSED) {
+        app->policy.is_paused_by_rule = false;
+        app->policy.pauser = asker;
+    }
+    app->policy.said |= said->has;
+    gm_engine_overlay(&app->policy.admin, said);
+    app->policy.admin.has &= ~unsaid(said);
+    app->policy.own.has &= ~said->has;
+}
+
+void gm_engine_set_ruled(struct gm_app *app, const struct gm_settings *said, uint32_t may)
+{
+    struct gm_settings ruled = *said;
+    may &= ~app->policy.said;
+    if (gm_engine_says_until_call(&ruled) && app->policy.has_called)
+        ruled.has &= ~(uint32_t)GM_SET_PAUSED; /* it went on since the rule said so */
+    else
+        app->policy.has_called = false;
+    ruled.has &= may;
+    app->policy.admin.has &= ~may;
+    gm_engine_overlay(&app->policy.admin, &ruled);
+    if (may & GM_SET_PAUSED)
+        app->policy.is_paused_by_rule = gm_engine_says_pause(&ruled);
+}
+
+void gm_engine_unset_own(struct gm_app *app, uint32_t which)
+{
+    app->policy.own.has &= ~which;
+}
+
+void gm_engine_unset_admin(struct gm_app *app, uint32_t which)
+{
+    app->policy.admin.has &= ~which;
+}
+
+void gm_engine_unset_called(struct gm_app *app)
+{
+    if (gm_engine_says_until_call(&app->policy.admin) && app->policy.is_paused_by_rule)
+        app->policy.has_called = true;
+    if (gm_engine_says_until_call(&app->policy.admin))
+        app->policy.admin.has &= ~(uint32_t)GM_SET_PAUSED;
+    if (gm_engine_says_until_call(&app->policy.own))
+        app->policy.own.has &= ~(uint32_t)GM_SET_PAUSED;
+}
+
+void gm_engine_set_again(struct gm_app *app, const struct gm_client_record *record)
+{
+    gm_client_settings_to(&app->policy.admin, &record->admin); /* the reader has checked them */
+    gm_client_settings_to(&app->policy.own, &record->own);
+    app->policy.said = record->said;
+    app->policy.pauser = record->pauser;
+    app->policy.is_paused_by_rule = record->is_paused_by_rule != 0;
+}
+
+/* ---- classes ---- */
+
+/*
+ * What the scheduler is told of a group: what holds of its members' settings. Owns
+ * gm_app.policy.is_limited.
+ */
+
+static struct gm_sched_policy policy_of(const struct gm_app *app)
+{
+    const struct gm_settings all = gm_engine_settings_of(app);
+    return (struct gm_sched_policy){
+        .class = all.class, .is_paused = all.is_paused, .weight = all.weight, .share = all.share};
+}
+
+enum gm_sched_class gm_engine_class(const struct gm_engine *engine, uint32_t id)
+{
+    return policy_of(&engine->apps[id]).class;
+}
+
+/* What holds for all members of a group on this GPU: the best class and weight of any, the least
+ * share; and it is paused if any is. */
+static struct gm_sched_policy common_policy(const struct gm_engine *engine, uint32_t id)
+{
+    struct gm_sched_policy all = policy_of(&engine->apps[id]);
+    const struct gm_client *client = gm_group_clients(engine->apps[id].client->group);
+    for (; client; client = client->next) {
+        if (client->engines[engine->config.index] != engine || !client->session)
+            continue;
+        const struct gm_sched_policy one = policy_of(&engine->apps[client->id]);
+        all.class = class_rank(one.class) < class_rank(all.class) ? one.class : all.class;
+        all.weight = one.weight > all.weight ? one.weight : all.weight;
+        all.share = one.share < all.share ? one.share : all.share;
+        all.is_paused = all.is_paused || one.is_paused;
+    }
+    return all;
+}
+
+struct gm_settings gm_engine_common_pause(const struct gm_engine *engine, uint32_t id)
+{
+    struct gm_settings all = {0};
+    const struct gm_client *client = gm_group_clients(engine->apps[id].client->group);
+    for (; client; client = client->next) {
+        if (client->engines[engine->config.index] != engine || !client->session)
+            continue;
+        const struct gm_settings one = gm_engine_settings_of(&engine->apps[client->id]);
+        if (!one.is_paused)
+            continue;
+        all.is_until_call = one.is_until_call && (all.is_until_call || !all.is_paused);
+        all.is_evicted = all.is_evicted || one.is_evicted;
+        all.is_paused = true;
+    }
+    return all;
+}
+
+/* Tell the app, and its group, so that they can say why they wait. */
+static void tell_paused(const struct gm_engine *engine, uint32_t id, bool is_paused)
+{
+    const struct gm_client *client = gm_group_clients(engine->apps[id].client->group);
+    if (engine->apps[id].ctl)
+        atomic_store(&engine->apps[id].ctl->is_paused, is_paused);
+    for (; client; client = client->next)
+        if (client->ctl)
+            atomic_store(&client->ctl->is_paused, is_paused);
+}
+
+struct gm_sched_policy gm_engine_apply_policy(struct gm_engine *engine, uint32_t id)
+{
+    struct gm_sched_policy policy = common_policy(engine, id);
+    const struct gm_settings pause = gm_engine_common_pause(engine, id);
+    engine->apps[id].policy.is_limited = policy.share < GM_SCHED_SHARE_ALL;
+    tell_paused(engine, id, policy.is_paused && !pause.is_until_call);
+    feed_policy(engine, id, &policy, pause.is_evicted);
+    return policy;
+}
 
 /* Turns of 4, 8 and 16 s. A program drops after two: so 8 s of work tell one that works all the
  * time. */
@@ -298,8 +620,10 @@ bool gm_engine_unit_wants(const struct gm_engine *engine, const struct gm_app *a
     return engine->units[app->unit].is_wanting;
 }
 
-void gm_engine_feed_policy(struct gm_engine *engine, uint32_t id,
-                           const struct gm_sched_policy *said, bool is_evicted)
+/* What holds for it and its group now; `is_evicted`: while they are paused, their memory is to
+ * leave the GPU. */
+static void feed_policy(struct gm_engine *engine, uint32_t id, const struct gm_sched_policy *said,
+                        bool is_evicted)
 {
     const uint32_t unit = engine->apps[id].unit;
     struct gm_sched_policy with = *said;

@@ -1,3 +1,6 @@
+/*
+ * What host memory is for, and the copies in it that are shadows.
+ */
 
 #include "daemon/engine/step/host.h"
 
@@ -5,9 +8,9 @@
 #include <stdio.h>
 
 #include "common/sums.h"
+#include "daemon/core/plan_moves.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/shadows.h"
-#include "daemon/core/plan_moves.h"
 
 /* The streaming window, an eighth of pinned memory, is this at most: 10 ms of both links, 16
  * chunks each way for the threads that copy. */

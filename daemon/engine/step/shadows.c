@@ -6,7 +6,7 @@
  *   its app's gate has not opened since, or
  *   the hash of its frame is that which was taken when the copy was made (memory/hash.h).
  *
- * Where the GPU does not hash (hashes.c), the first rule is left.
+ * Where the GPU does not hash (chunks.c), the first rule is left.
  *
  * Pages of shadows count as free (gm_engine_pinned_used): plans, needs, admission and what programs
  * are promised know nothing of them. Who takes pinned pages gets them here (gm_engine_take_pinned);

@@ -44,4 +44,12 @@ uint64_t gm_engine_shared_bytes(const struct gm_engine *engine, uint32_t app);
 uint64_t gm_engine_opened_bytes(const struct gm_engine *engine, uint32_t app);
 void gm_engine_close_shares(struct gm_engine *engine);
 
+/* The chunk's pages are none of its own any more, nor its shadow. */
+void gm_engine_free_pages(struct gm_engine *engine, uint32_t chunk);
+/* The chunk's frame is nobody's any more; it is mapped nowhere, or its app is gone. */
+void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t chunk);
+
+/* An app that was lost has ended, or left: what only it may have mapped is nobody's. */
+void gm_engine_end_awaiting(struct gm_engine *engine, uint32_t app);
+
 #endif

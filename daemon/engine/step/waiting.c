@@ -1,7 +1,7 @@
 /*
  * Allocations for which there is no room now. What can never be had is refused; what cannot be had
  * now is refused as well, as on a card, or it waits. First the daemon takes back the spares that
- * are in the way (reclaim.c). It waits
+ * are in the way (allocs.c). It waits
  *
  *   by option        (--when-full wait) until there is room
  *   for host frames  that were given back and are still to be destroyed, also those of an ended
@@ -17,8 +17,7 @@
 #include "daemon/engine/act/exits.h"
 #include "daemon/engine/step/allocs.h"
 #include "daemon/engine/step/host.h"
-#include "daemon/engine/step/reclaim.h"
-#include "daemon/engine/step/refusals.h"
+#include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/room.h"
 
 /* Allocations of one app that wait for room: More threads than that in one program are a

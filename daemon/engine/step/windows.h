@@ -11,4 +11,9 @@ void gm_engine_follow_windows(struct gm_engine *engine);
  * nothing. */
 uint64_t gm_engine_window_due(const struct gm_engine *engine, uint32_t app);
 
+/* The meter has news: it is off, or there are samples. */
+void gm_engine_take_samples(struct gm_engine *engine);
+/* At the end of each run: who runs, with what on the host, and whether anything is copied. */
+void gm_engine_follow_check(struct gm_engine *engine);
+
 #endif

@@ -26,9 +26,9 @@
 
 #include "daemon/core/ledger_clients.h"
 #include "daemon/engine/act/client.h"
-#include "daemon/engine/state/groups.h"
 #include "daemon/engine/inlet.h"
-#include "daemon/engine/step/returns.h"
+#include "daemon/engine/state/groups.h"
+#include "daemon/engine/step/apps.h"
 #include "daemon/memory/kept.h"
 
 static struct {

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "daemon/engine/step/states.h"
+#include "daemon/engine/step/feed.h"
 
 /* The loop may look a little later than copies end. */
 #define WAY_OFF_MOST (200 * GM_US)

@@ -7,7 +7,7 @@
 
 #include "daemon/engine/act/client.h"
 #include "daemon/engine/inlet.h"
-#include "daemon/engine/step/returns.h"
+#include "daemon/engine/step/apps.h"
 
 /* What it was before may have left some. */
 static bool has_mail(const struct program *p)

@@ -5,7 +5,7 @@
  * lives has work, but for some who sleep and keep their memory:
  *
  *   - each gets turns (nobody starves, nothing is stuck), all end, and all memory goes back; or
- *   - the daemon is told to end, and saves whom it can (daemon/engine/step/saving.c); or
+ *   - the daemon is told to end, and saves whom it can (daemon/engine/step/layout.c); or
  *   - the daemon's context is lost.
  */
 #include "tests/sim/engine/machine.h"
@@ -16,9 +16,9 @@
 
 #include "common/log.h"
 #include "daemon/core/snapshot.h"
+#include "daemon/engine/snapshot.h"
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/room.h"
-#include "daemon/engine/snapshot.h"
 
 /* In a calm machine, what a drain takes at most (programs park after the grace, or end their
  * work soon), and what it takes to load a program. */
