@@ -164,26 +164,19 @@ int main(int argc, char **argv)
     uint64_t bytes = 4096 * MIB, rounds = 11;
     const char *json = NULL;
     char why[256], text[32];
+    const struct gm_option options[] = {
+        {"--bytes", GM_OPTION_SIZE, &bytes, 128 * MIB, 1ull << 40},
+        {"--rounds", GM_OPTION_NUMBER, &rounds, 1, ROUNDS_MAX},
+        {"--json", GM_OPTION_TEXT, &json, 0, 0},
+    };
 
-    for (int i = 1; i < argc; i += 2) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        char *end = NULL;
-        bool is_fine = false;
-        if (strcmp(argv[i], "--bytes") == 0)
-            is_fine = gm_parse_size(value, &bytes) == 0 && bytes >= 128 * MIB &&
-                      bytes % (32 * MIB) == 0 && bytes <= 1ull << 40;
-        else if (strcmp(argv[i], "--rounds") == 0)
-            is_fine =
-                (rounds = strtoull(value, &end, 10)) > 0 && *end == '\0' && rounds <= ROUNDS_MAX;
-        else if (strcmp(argv[i], "--json") == 0)
-            is_fine = *(json = value) != '\0';
-        if (!is_fine) {
-            fprintf(stderr,
-                    "usage: hash [--bytes SIZE] [--rounds 1..%d] [--json FILE]; SIZE is at least "
-                    "128M, of whole 32M\n",
-                    ROUNDS_MAX);
-            return 1;
-        }
+    if (!gm_options_take(argc, argv, options, sizeof(options) / sizeof(options[0])) ||
+        bytes % (32 * MIB) != 0) {
+        fprintf(stderr,
+                "usage: hash [--bytes SIZE] [--rounds 1..%d] [--json FILE]; SIZE is at least 128M, "
+                "of whole 32M\n",
+                ROUNDS_MAX);
+        return 1;
     }
     gm_device_open(&bench.device);
     gm_area_make(&bench.device, &bench.gpu, bytes, false);

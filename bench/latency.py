@@ -10,7 +10,7 @@ request's latency counts from its arrival. A best-effort program works without a
     timeslices  --latency-mode=timeslice: the GPU's own timeslices, by class; several best-effort programs take short turns
     park        --latency-mode=hint: best-effort programs are parked when a request arrives (gpumux_expect)
     hint        the same mode: gpumux finds out by itself when a request will come
-    hint-0.2, hint-1   the same mode; the program calls gpumux_expect 0.2 ms or 1 ms ahead
+    hint-1      the same mode; the program calls gpumux_expect 1 ms ahead
 
 A row that this build or this machine does not offer says so. The columns:
 
@@ -31,7 +31,6 @@ The programs are models in PyTorch (python/serving.py); with --simcuda or --prog
 """
 
 import collections
-import json
 import os
 import random
 import sys
@@ -76,7 +75,7 @@ CHATS = ("CHAT", "CHAT2")
 Row = collections.namedtuple("Row", "name world ahead_us is_beside")
 ROWS = (Row("alone", "native", 0, False), Row("native", "native", 0, True), Row("gate", "off", 0, True),
         Row("timeslices", "timeslice", 0, True), Row("park", "hint", 1, True), Row("hint", "hint", 0, True),
-        Row("hint-0.2", "hint", 200, True), Row("hint-1", "hint", 1000, True))
+        Row("hint-1", "hint", 1000, True))
 WORLDS = ("native", "off", "timeslice", "hint")
 UNCHANGED = ("timeslices", "hint") # rows that gpumux can have of unmodified programs
 # One of these of a program's features, whose names (common/features.def) begin so.
@@ -86,7 +85,6 @@ NEEDS = {"timeslice": ("timeslice",), "hint": ("timeslice", "park")}
 GOALS = (("T", None, "mean_us", 100), ("T", None, "p99_us", 250), ("T", None, "best_effort", .95),
          ("Y", None, "mean_us", 250), ("Y", None, "p99_us", 400), ("Y", None, "best_effort", .9),
          ("Y", "hint-1", "mean_us", 130))
-PAPER = "GPreempt in its paper (A100, patched driver): mean 102.4 % of alone, total 88.6 %"
 
 LEAD_S = .25       # of a window, not counted: everybody works, and is warm
 LEAST_WINDOW_S = .3
@@ -98,21 +96,16 @@ FOUND_ALLOTMENT = "600ms"
 FIGURES = ("mean_us", "p50_us", "p99_us")
 
 
-def names(text):
-    return [part for part in text.split(",") if part]
-
-
 def add_options(parser):
-    parser.add_argument("--workloads", type=names, metavar="NAME,...",
+    parser.add_argument("--workloads", type=r.some_of(WORKLOADS), metavar="NAME,...",
                         help="of " + ", ".join(f"{name} ({one.what})" for name, one in WORKLOADS.items()) +
                         " (all but the chats and those that do not fit; with --class found the chats)")
-    parser.add_argument("--rows", type=names, metavar="NAME,...", default=[row.name for row in ROWS],
+    parser.add_argument("--rows", type=r.some_of([row.name for row in ROWS]), metavar="NAME,...", default=[row.name for row in ROWS],
                         help="of those above; alone and native are always there (all)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="windows of each row (3)")
     parser.add_argument("--window", type=r.milliseconds, default=1250, metavar="TIME",
                         help="of a row, at most; shorter if --seconds is short (1250ms)")
     parser.add_argument("--rate", type=float, metavar="N", help="requests a second, in all workloads")
-    parser.add_argument("--pattern", choices=tuple(PATTERNS), help="how they arrive, in all workloads")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the arrivals (1)")
     parser.add_argument("--class", dest="which_class", choices=("set", "found"), default="set",
                         help="set: latency-critical programs ask for the class latency; found: gpumux has to find "
@@ -257,13 +250,10 @@ class World:
         self.daemon = None
         if name != "native":
             budget = rig.args.budget or (2**27 if rig.result["programs"] == "app" else 14 * 2**30)
-            has_mode = rig.has_option("latency-mode")
-            if not has_mode and name != "off":
-                raise r.Absent("this gpumuxd has no --latency-mode")
             budget = OVER.get(rig.args.workloads[0], budget) if not rig.args.budget else budget
             pinned = budget + 2**32 if rig.args.workloads[0] in OVER else 2**28
             self.daemon = r.Daemon(rig, "daemon-" + name, gpu_budget=budget, pinned=pinned, shared_gpu=True,
-                                   best_class="latency", latency_mode=name if has_mode else None, idle="100ms",
+                                   best_class="latency", latency_mode=name, idle="100ms",
                                    policy=None, quantum=None,
                                    allotment=FOUND_ALLOTMENT if rig.args.which_class == "found" else None)
 
@@ -290,13 +280,6 @@ class World:
         lacking = [name for name in off if name.startswith(NEEDS[self.name])]
         has_all_off = all(any(name.startswith(need) for name in off) for need in NEEDS[self.name])
         return "this machine lacks " + " and ".join(lacking) if has_all_off else None
-
-    def keep_status(self, workload):
-        """Beside the logs: what the daemon counted so far."""
-        if self.daemon:
-            path = os.path.join(self.rig.logs, f"status-{self.name}-{workload}.json")
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(self.daemon.status(), file, indent=1)
 
     def check_apps(self):
         """Who is under gpumux is its app, and nobody else."""
@@ -393,7 +376,9 @@ class Bench:
 
     def measure(self, name, until):
         """A workload's windows, all rows in turn: [{row: window}], a round each."""
-        workload = changed(WORKLOADS[name], self.args)
+        workload = WORKLOADS[name]
+        if self.args.rate:
+            workload = workload._replace(latency=[(model, self.args.rate, pattern) for model, _, pattern in workload.latency])
         self.prepare(workload)
         rows = [row for row in self.rows if self.why_not(row) is None]
         time_left = until - time.monotonic()
@@ -411,25 +396,12 @@ class Bench:
             turns = rows[number % len(rows):] + rows[:number % len(rows)] # what drifts hits all rows alike
             done = {row.name: self.window(row, workload, schedules, seconds) for row in turns}
             one["rounds"].append(done)
-        for world in self.worlds.values():
-            world.keep_status(name)
-
-
-def changed(workload, args):
-    """With --rate and --pattern."""
-    return workload._replace(latency=[(model, args.rate or rate, args.pattern or pattern)
-                                      for model, rate, pattern in workload.latency])
 
 
 def run(rig):
     args = rig.args
     if not args.workloads:
         args.workloads = [name for name in WORKLOADS if (name in CHATS) == (args.which_class == "found") and name not in OVER]
-    for wanted, known, what in ((args.workloads, WORKLOADS, "workload"),
-                                (args.rows, [row.name for row in ROWS], "row")):
-        for name in wanted:
-            if name not in known:
-                raise r.Failure(f"there is no {what} {name}: take some of {', '.join(known)}")
     if len({OVER.get(name) for name in args.workloads}) > 1:
         raise r.Failure("workloads of different budgets are measured one after the other")
     rig.result.update(programs=args.programs or ("app" if args.simcuda else "torch"), workloads=[], unit_us={})
@@ -493,28 +465,18 @@ def judge(table):
                "is_share": is_share, "is_met": row[key] >= wanted if is_share else row[key] <= wanted}
 
 
-def show_row(row):
-    sign = "" if row["row"] == "alone" else "+"
-    return [row["row"], *(f"{row[key]:{sign}.0f}" for key in FIGURES),
-            *(r.percent(row.get(key)) for key in ("of_alone", "best_effort", "total"))]
-
-
 def show(one):
-    """The table of a workload."""
-    rates = ", ".join(f"{rate:g}/s {pattern}" for rate, pattern in
-                      dict.fromkeys((rate, pattern) for _, rate, pattern in one["latency"]))
-    print(f"latency {one['workload']}: {one['what']} ({rates}; {len(one['rounds'])} rounds of "
-          f"{one['window_s']:.2f} s a row)")
-    lines = {row["row"]: show_row(row) for row in one["rows"]}
-    lines.update({name: [name, "not offered"] + 5 * [""] for name in one["not_offered"]})
-    r.table(["", "mean us", "p50 us", "p99 us", "of alone", "best-effort", "total"],
-            [lines[row.name] for row in ROWS if row.name in lines])
+    """Of a workload (pictures.py reads these lines where they are kept)."""
+    print(f"latency {one['workload']}: {one['what']}; {len(one['rounds'])} rounds of {one['window_s']:.2f} s a row")
     for row in one["rows"]:
-        if row["unanswered"]:
-            print(f"{row['row']}: {row['unanswered']} requests were not answered within a second after their window")
-    for why in dict.fromkeys(one["not_offered"].values()):
-        print(f"not offered: {', '.join(name for name, its in one['not_offered'].items() if its == why)}: {why}")
-    print()
+        sign = "" if row["row"] == "alone" else "+"
+        line = (f"    {row['row']:11}mean {row['mean_us']:{sign}.0f} us, p50 {row['p50_us']:{sign}.0f}, p99 "
+                f"{row['p99_us']:{sign}.0f}; {r.percent(row['of_alone'])} of alone")
+        if "total" in row:
+            line += f"; best-effort {r.percent(row['best_effort'])}, total {r.percent(row['total'])}"
+        print(line + (f"; {row['unanswered']} requests were not answered within a second" if row["unanswered"] else ""))
+    for name, why in one["not_offered"].items():
+        print(f"    {name:11}not offered: {why}")
 
 
 def conclude(rig):
@@ -535,7 +497,6 @@ def conclude(rig):
             means[row.name] = {key: r.mean([found[key] for found in of]) for key in ("of_alone", "total")}
             print(f"    {row.name:12}{r.percent(means[row.name]['of_alone']):>9}"
                   f"{r.percent(means[row.name]['total']):>9}")
-    print(PAPER)
     if result["programs"] != "torch":
         print("the programs were stand-ins: this shows that the bench works, not how fast gpumux is")
     r.show_goals(result["goals"])

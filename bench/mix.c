@@ -1,7 +1,7 @@
 /*
  * bench_mix: the programs that bench/mixes.py runs, in the shape of those of HuntKTm's evaluation.
  *
- *   mix NAME --bytes SIZE (--passes N | --until MS) [--spread N]
+ *   mix NAME --bytes SIZE (--passes N | --until MS)
  *   mix --devices
  *
  *   square    vector square: two arrays, a stream each
@@ -12,8 +12,7 @@
  *   mix-a     relu and sigmoid, and a sum, of four arrays
  *   mix-b     tanh and gelu, and a sum, of eight arrays
  *
- * The grids are fixed, as in such suites, so most kernels leave multiprocessors free. --spread N
- * makes every grid N percent of that. A program:
+ * The grids are fixed, as in such suites, so most kernels leave multiprocessors free. A program:
  *
  *   1  waits for the line "go" or "go DEVICES". It has not touched the driver until then. DEVICES
  *      becomes CUDA_VISIBLE_DEVICES.
@@ -46,6 +45,7 @@
 #include "bench/device.h"
 #include "bench/mix_math.h"
 #include "bench/mix_ptx.h"
+#include "bench/report.h"
 #include "common/clock.h"
 #include "common/size.h"
 
@@ -134,7 +134,7 @@ struct lane {
 
 struct mix {
     const struct kind *kind;
-    uint64_t bytes, passes, until_ms, spread;
+    uint64_t bytes, passes, until_ms;
     uint64_t begun; /* "go" */
     uint64_t count[ARRAYS_MAX];
     struct gm_bench_device gpu;
@@ -221,19 +221,12 @@ static void open_all(struct mix *mix)
 
 /* ---- memory ---- */
 
-/* Blocks of the program's grids. */
-static uint32_t blocks_of(const struct mix *mix)
-{
-    const uint64_t blocks = mix->kind->blocks * mix->spread / 100;
-    return blocks > 0 ? (uint32_t)blocks : 1;
-}
-
 static void launch(const struct mix *mix, const struct lane *lane, enum kernel kernel,
                    CUdeviceptr from, CUdeviceptr to, uint64_t n, uint32_t what)
 {
     void *args[] = {&from, &to, &n, &what};
-    GM_CU(&mix->gpu, cuLaunchKernel, mix->kernel[kernel], blocks_of(mix), 1, 1, mix->kind->threads,
-          1, 1, 0, lane->stream, args, NULL);
+    GM_CU(&mix->gpu, cuLaunchKernel, mix->kernel[kernel], mix->kind->blocks, 1, 1,
+          mix->kind->threads, 1, 1, 0, lane->stream, args, NULL);
 }
 
 /* Elements of each array: all lanes and the sums together have --bytes at most. Where there is
@@ -362,11 +355,11 @@ static void report(const struct mix *mix, uint32_t gpu)
           mix->kernel[first]);
     GM_CU(&mix->gpu, cuFuncGetAttribute, &shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
           mix->kernel[first]);
-    printf("done init_ms=%.3f open_ms=%.3f fill_ms=%.3f work_ms=%.3f passes=%" PRIu64
-           " bytes=%" PRIu64 " sum=%" PRIu64
-           " streams=%u blocks=%u threads=%u registers=%d shared=%d gpu=%u\n",
-           mix->init_ms, mix->open_ms, mix->fill_ms, mix->work_ms, mix->passes, mix->bytes,
-           mix->sum, mix->kind->lanes, blocks_of(mix), mix->kind->threads, registers, shared, gpu);
+    printf(
+        "done init_ms=%.3f open_ms=%.3f fill_ms=%.3f work_ms=%.3f passes=%" PRIu64 " bytes=%" PRIu64
+        " sum=%" PRIu64 " streams=%u blocks=%u threads=%u registers=%d shared=%d gpu=%u\n",
+        mix->init_ms, mix->open_ms, mix->fill_ms, mix->work_ms, mix->passes, mix->bytes, mix->sum,
+        mix->kind->lanes, mix->kind->blocks, mix->kind->threads, registers, shared, gpu);
     fflush(stdout);
 }
 
@@ -374,22 +367,17 @@ static void report(const struct mix *mix, uint32_t gpu)
 
 static bool parse(struct mix *mix, int argc, char **argv)
 {
+    const struct gm_option options[] = {
+        {"--bytes", GM_OPTION_SIZE, &mix->bytes, 1, UINT64_MAX},
+        {"--passes", GM_OPTION_NUMBER, &mix->passes, 1, UINT64_MAX},
+        {"--until", GM_OPTION_NUMBER, &mix->until_ms, 1, UINT64_MAX},
+    };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && argc > 1; i++)
         if (strcmp(argv[1], kinds[i].name) == 0)
             mix->kind = &kinds[i];
-    for (int i = 2; i + 1 < argc; i += 2) {
-        const bool is_size = strcmp(argv[i], "--bytes") == 0;
-        uint64_t *number = is_size                            ? &mix->bytes
-                           : strcmp(argv[i], "--passes") == 0 ? &mix->passes
-                           : strcmp(argv[i], "--until") == 0  ? &mix->until_ms
-                           : strcmp(argv[i], "--spread") == 0 ? &mix->spread
-                                                              : NULL;
-        if (number == NULL || (is_size ? gm_parse_size(argv[i + 1], number)
-                                       : gm_parse_number(argv[i + 1], number)) != 0)
-            return false;
-    }
-    return argc % 2 == 0 && mix->kind != NULL && mix->bytes > 0 && mix->spread > 0 &&
-           mix->spread <= 10000 && (mix->passes > 0) != (mix->until_ms > 0);
+    return mix->kind != NULL &&
+           gm_options_take(argc - 1, argv + 1, options, sizeof(options) / sizeof(options[0])) &&
+           mix->bytes > 0 && (mix->passes > 0) != (mix->until_ms > 0);
 }
 
 /* Wait for the word. False: nobody says it any more. */
@@ -406,14 +394,13 @@ static bool wait_for_go(void)
 
 int main(int argc, char **argv)
 {
-    static struct mix mix = {.spread = 100};
+    static struct mix mix;
     if (argc == 2 && strcmp(argv[1], "--devices") == 0) {
         print_devices();
         return 0;
     }
     if (!parse(&mix, argc, argv)) {
-        fprintf(stderr, "usage: mix NAME --bytes SIZE (--passes N | --until MS) [--spread N] | mix "
-                        "--devices\n");
+        fprintf(stderr, "usage: mix NAME --bytes SIZE (--passes N | --until MS) | mix --devices\n");
         return 2;
     }
     if (!wait_for_go())

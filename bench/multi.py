@@ -49,13 +49,13 @@ def numbers(text):
 
 def add_options(parser):
     programs.add_options(parser)
-    parser.add_argument("--sets", type=sides.some_of(SETS), default=list(SETS), metavar="SET,...", help="(all)")
+    parser.add_argument("--sets", type=r.some_of(SETS), default=list(SETS), metavar="SET,...", help="(all)")
     parser.add_argument("--over", type=numbers, metavar="PERCENT,...", help="only these percentages (all)")
     parser.add_argument("--turns", default="200ms,1s", metavar="TIME,...", help="lengths of turns (200ms,1s)")
     parser.add_argument("--cells", metavar="CELL,...", help="only these cells")
     parser.add_argument("--list", action="store_true", help="say the cells' names and end")
     parser.add_argument("--known", action="append", default=[], metavar="FILE", help="an earlier result")
-    parser.add_argument("--variants", type=sides.some_of(tuple(VARIANTS)), default=[], metavar="NAME,...",
+    parser.add_argument("--variants", type=r.some_of(tuple(VARIANTS)), default=[], metavar="NAME,...",
                         help="also with such settings of the daemon")
     parser.add_argument("--decoder", type=r.size, default=7 * 2**30, metavar="SIZE", help="(7G)")
     parser.add_argument("--cnn", type=r.size, default=4 * 2**30, metavar="SIZE", help="(4G)")
@@ -120,15 +120,11 @@ def budget_of(args, cell, natives):
     return max(sum(sizes) * 100 // cell.over, max(sizes) * 103 // 100) + (2**26 if cell.over == 100 else 0)
 
 
-def options_of(rig, cell):
-    """Of the daemon; None: this one lacks one."""
-    wanted = {"fit": "working-set", **VARIANTS.get(cell.variant, {})}
+def options_of(cell):
+    """Of the daemon."""
     if cell.set == "pairs":
-        wanted = {"fit": "working-set" if cell.variant == "need" else "committed"}
-    if any(not rig.has_option(name) for name in wanted):
-        # Without --fit there is only the promise.
-        return {} if wanted == {"fit": "committed"} else None
-    return wanted
+        return {"fit": "working-set" if cell.variant == "need" else "committed"}
+    return {"fit": "working-set", **VARIANTS.get(cell.variant, {})}
 
 
 def set_cap(rig, row, apps, daemon):
@@ -144,15 +140,13 @@ def set_cap(rig, row, apps, daemon):
 
 def run_cell(rig, cell, natives, alone):
     args = rig.args
-    options, plans = options_of(rig, cell), plans_of(args, cell)
+    plans = plans_of(args, cell)
     row = {"cell": cell.name, "set": cell.set, "over": cell.over, "turn": cell.turn, "variant": cell.variant,
            "is_paper": cell.is_paper(), "budget": budget_of(args, cell, natives), "footprints": alone,
            "block_ms": max(args.block, 2 * len(plans) * r.milliseconds(cell.turn))} # two rounds at least
-    if options is None:
-        rig.result["left_out"].append([cell.name, "this gpumuxd lacks the option"])
-        return
     change = functools.partial(set_cap, rig, row) if cell.variant == "cap" else None
-    sides.measure(rig, row, natives, plans, change=change, gpu_budget=row["budget"], quantum=cell.turn, **options)
+    sides.measure(rig, row, natives, plans, change=change, gpu_budget=row["budget"], quantum=cell.turn,
+                  **options_of(cell))
 
 
 def run(rig):

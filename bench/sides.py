@@ -4,7 +4,6 @@ programs of one side work at once. A program's share is its rate under gpumux of
 A bench makes a row (a dictionary of its result) for each setting of the daemon; the native programs stay for all rows.
 """
 
-import argparse
 import math
 import subprocess
 import time
@@ -18,17 +17,6 @@ def add_options(parser, warm, block, rounds):
                         help=f"all work for so long before anything is counted ({warm})")
     parser.add_argument("--block", type=r.milliseconds, default=r.milliseconds(block), metavar="TIME", help=f"({block})")
     parser.add_argument("--rounds", type=int, default=rounds, metavar="N", help=f"blocks of either side ({rounds})")
-
-
-def some_of(names):
-    """Of an option: a list of some of these names."""
-    def parse(text):
-        found = text.split(",")
-        for one in found:
-            if one not in names:
-                raise argparse.ArgumentTypeError(f"{one} is none of {', '.join(names)}")
-        return found
-    return parse
 
 
 def start(rig, name, plans, daemon=None):

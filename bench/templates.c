@@ -116,10 +116,13 @@ int main(int argc, char **argv)
     static struct bench bench = {.launches = 1000000, .random = 1};
     const char *json = NULL;
     char why[256];
+    const struct gm_option options[] = {
+        {"--launches", GM_OPTION_NUMBER, &bench.launches, 1, LAUNCHES_MAX},
+        {"--json", GM_OPTION_TEXT, &json, 0, 0},
+    };
 
     if (argc < 2 || argv[1][0] == '-' ||
-        !gm_report_options(argc - 1, argv + 1, "--launches", LAUNCHES_MAX, &bench.launches,
-                           &json)) {
+        !gm_options_take(argc - 1, argv + 1, options, sizeof(options) / sizeof(options[0]))) {
         fprintf(stderr, "usage: templates PROFILE [--launches 1..%u] [--json FILE]\n",
                 LAUNCHES_MAX);
         return 1;

@@ -31,15 +31,11 @@ FITS = ("working-set", "committed")
 def add_options(parser):
     programs.add_options(parser)
     parser.set_defaults(piece=2**29)
-    parser.add_argument("--cells", type=sides.some_of(CELLS), default=list(CELLS), metavar="CELL,...", help="(all)")
-    parser.add_argument("--fit", type=sides.some_of(FITS), default=list(FITS), metavar="FIT,...",
+    parser.add_argument("--cells", type=r.some_of(CELLS), default=list(CELLS), metavar="CELL,...", help="(all)")
+    parser.add_argument("--fit", type=r.some_of(FITS), default=list(FITS), metavar="FIT,...",
                         help="with which --fit of the daemon (working-set,committed)")
     parser.add_argument("--pool", type=r.size, default=16 * 2**30, metavar="SIZE", help="of a pool (16G)")
     parser.add_argument("--touch", type=r.size, default=2 * 2**30, metavar="SIZE", help="of it in a pass (2G)")
-    parser.add_argument("--first", type=int, default=0, metavar="N", help="piece that is touched first (0)")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="each so many pieces one is touched (1)")
-    parser.add_argument("--spin", type=r.milliseconds, default=0, metavar="TIME",
-                        help="a pass also computes for so long without touching memory (0)")
     parser.add_argument("--hidden", type=r.size, default=2**30, metavar="SIZE", help="read through pointers (1G)")
     parser.add_argument("--decoder", type=r.size, default=14 * 2**30, metavar="SIZE", help="of the decoder (14G)")
     parser.add_argument("--budget", type=r.size, default=24 * 2**30, metavar="SIZE", help="of GPU memory (24G)")
@@ -54,8 +50,7 @@ def add_options(parser):
 
 
 def pool(args, count, is_one=False):
-    options = ["--touch", args.touch, "--first", args.first, "--every", args.every, "--spin-us", round(args.spin * 1000)]
-    return programs.Plan("pool", count, work="rewrite", piece=args.piece, options=options + ["--one"] * is_one)
+    return programs.Plan("pool", count, work="rewrite", piece=args.piece, options=["--touch", args.touch] + ["--one"] * is_one)
 
 
 def plans_of(args, cell):
@@ -123,7 +118,7 @@ def blinded(rig):
 
 def run(rig):
     args = rig.args
-    rig.result.update(rows=[], left_out=[], has_fit=rig.has_option("fit"))
+    rig.result.update(rows=[], left_out=[])
     took = 0 # the row before: how long
     rig.link("before")
     for cell in args.cells:
@@ -136,7 +131,7 @@ def run(rig):
             sides.measure(rig, {"cell": cell, "fit": fit, "budget": budget}, natives, plans, gpu_budget=budget, fit=fit,
                           quantum=args.quantum, environment=blinded(rig) if cell == "blind" else None, then=then)
 
-        for fit in args.fit if rig.result["has_fit"] else [None]:
+        for fit in args.fit:
             if rig.left() < took:
                 rig.result["left_out"].append([f"{cell} {fit}", "no time left"])
                 continue
@@ -158,7 +153,7 @@ def conclude(rig):
         if "status" not in row:
             continue
         row["shares"] = sides.shares(row["native"], row["app"])
-        rows.append([row["cell"], row["fit"] or "no --fit", " ".join(map(r.percent, row["shares"])),
+        rows.append([row["cell"], row["fit"], " ".join(map(r.percent, row["shares"])),
                      r.number(row["bytes"] / 2**30, 2), row["switches"],
                      r.show_size(row["on_host"]) if "on_host" in row else "-", r.number(row.get("found_s")),
                      r.number(row["hidden_ms"]["max"]) if "hidden_ms" in row else "-",
@@ -167,8 +162,6 @@ def conclude(rig):
         judge(result["goals"], row)
     print(f"working: pools of {r.show_size(args.pool)} in pieces of {r.show_size(args.piece)}, {r.show_size(args.touch)} "
           f"touched; {args.rounds} blocks of {args.block / 1000:g} s of either side; turns of {args.quantum}")
-    if not result["has_fit"]:
-        print("this gpumuxd has no --fit: it runs as it is")
     for name, why in result["left_out"]:
         print(f"{name}: {why}")
     r.table(["cell", "--fit", "of native, each", "moved, GiB", "switches", "cold on host", "found, s", "slowest, ms",

@@ -1,6 +1,6 @@
 """A program of the benches in PyTorch, which knows nothing of gpumux. Asked by lines, it answers by lines.
 
-    python3 actor.py --model NAME --bytes N --units N [--prompt N] [--seed N] [--device cpu]
+    python3 actor.py --model NAME --bytes N --units N [--prompt N] [--seed N] [--file FILE] [--device cpu]
 
 It imports PyTorch and prints "imported"; the GPU it touches only when it has read "load". Then it makes the model,
 computes one round (models.py), and prints "ready open_ms=... fill_ms=... bytes=... peak=... sum=...". After that a request is
@@ -13,6 +13,7 @@ from the request to the end of its first unit.
 """
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -38,6 +39,7 @@ def parse():
     parser.add_argument("--units", type=int, required=True)
     parser.add_argument("--prompt", type=int, default=16)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--file")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     return parser.parse_args()
 
@@ -55,7 +57,7 @@ class Actor:
     """Where a model computes, and its rounds."""
 
     def __init__(self, arguments):
-        self.device, self.seed = arguments.device, arguments.seed
+        self.device, self.seed, self.file = arguments.device, arguments.seed, arguments.file
         self.units, self.prompt = arguments.units, arguments.prompt
         self.is_tiny = self.device == "cpu"
         self.dtype = torch.float32 if self.is_tiny else torch.float16
@@ -145,6 +147,8 @@ def main():
         say("absent PyTorch sees no GPU")
         return
     actor = Actor(arguments)
+    gc.collect()
+    gc.freeze()  # else the collector now and then looks through all of PyTorch
     say(f"ready open_ms={actor.open_ms:.3f} fill_ms={actor.fill_ms:.3f} bytes={actor.used_bytes()} "
         f"peak={actor.peak_bytes} sum={actor.sum}")
     for line in iter(sys.stdin.readline, ""):

@@ -35,7 +35,7 @@ import json, sys
 with open(sys.argv[1], encoding="utf-8") as file:
     result = json.load(file)
 assert result["bench"] == "working" and result["is_verified"] is True and "outcome" not in result
-fits = ["working-set", "committed"] if result["has_fit"] else [None]
+fits = ["working-set", "committed"]
 cells = ["three", "beside", "three-one", "beside-one", "hidden", "blind"]
 assert [(row["cell"], row["fit"]) for row in result["rows"]] == [(cell, fit) for cell in cells for fit in fits]
 for row in result["rows"]:
@@ -108,51 +108,6 @@ assert one["rows"][5]["footprints"][0][:2] == [0, 8 << 20], one["rows"][5]["foot
 assert len(one["rows"][2]["shares"]) == 6 and not one["left_out"], one["left_out"]
 END
 
-# What marks stand for, and what it is compared with.
-python3 -B - "$benches" << 'END' || fail "what predict.py makes of marks"
-import sys
-sys.path.insert(0, sys.argv[1])
-import predict
-
-# A mark reaches to the end of its allocation; one that is too old says nothing.
-assert predict.predicted([0, 5, 0, 2, 0, 0], 4) == ([False, True, True, True, True, True], [True] * 6)
-assert predict.predicted([0, 3, 0, 2], 4) == ([False] * 4, [False] * 4)
-assert predict.predicted([7, 0, 0], 7)[0] == [True] * 3
-
-class Marks:
-    def of(self, va, count):
-        return {0: [9, 0, 8, 0], 2**30: [0, 0]}[va]
-one, other = predict.Allocation(0), predict.Allocation(2**30)
-one.add(0, 2**22, True) # two places of four
-one.add(2**22, 2**22, False)
-other.add(2**30, 2**22, True)
-assert predict.compare([one, other], Marks(), 9) == {
-    "window": 9, "touched": 4, "places": [2, 2], "allocations": [2, 2]} # the second allocation was not marked at all
-one.add(2**22, 1, True)
-assert one.touched == [True, True, True, False]
-END
-predict_code=0
-timeout 600 python3 -B "$benches/predict.py" --build "$BUILD" --simcuda --json "$dir/predict.json" --pool 64M --touch 16M \
-    --piece 4M --hidden 8M --quantum 100ms --windows 3 --most 60s > "$dir/predict.out" 2>&1 || predict_code=$?
-if [ $predict_code = 77 ]; then
-    say "$(tail -n 1 "$dir/predict.out")"
-else
-    [ $predict_code = 0 ] || fail "predict ended with $predict_code"
-    python3 -B - "$dir/predict.json" << 'END' || fail "the result of predict"
-import json, sys
-with open(sys.argv[1], encoding="utf-8") as file:
-    rows = {row["kind"]: row for row in json.load(file)["rows"]}
-assert list(rows) == ["pieces", "dense", "one", "all", "hidden"]
-for kind in ("pieces", "dense", "all"):
-    assert rows[kind]["places"] == [0, 0], rows[kind] # known exactly
-assert rows["dense"]["allocations"] == [0, 0], rows["dense"]
-assert rows["one"]["places"][0] == 0 and rows["one"]["places"][1] > 1, rows["one"] # the address alone says nothing
-assert .3 < rows["hidden"]["places"][0] < .4, rows["hidden"] # no argument names these
-END
-fi
-python3 -B "$benches/summary.py" --keep "$dir/multi.json" > "$dir/multi.txt" || fail "summary.py of multi"
-python3 -B "$benches/summary.py" --keep "$dir/working.json" > "$dir/summary.out" || fail "summary.py"
-grep -q '^working .*three, .*of native' "$dir/summary.out" || fail "the summary says nothing of the first cell"
 say "the cells of working sets"
 
 # Three programs that together have twice the budget and need a quarter of it: they run together and nothing moves; by
