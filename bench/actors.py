@@ -163,14 +163,8 @@ class App(Process):
         return self
 
     def turn(self, work="rewrite", least_ms=0):
-        """A turn: see app.c. All of its memory is verified by it unless work is none."""
+        """A turn: see app.c. All of its memory is verified by it."""
         return self.ask(f"turn {work} {least_ms:.0f}", self.patience + least_ms / 1000)
-
-    def run(self, work, least_ms, file):
-        """Pass after pass: see app.c. Its answer, with "list": each pass as (end_ms, ms, is_rewrite)."""
-        answer = self.ask(f"run {work} {least_ms:.0f} {file}", self.patience + least_ms / 1000)
-        answer["list"] = read_passes(file)
-        return answer
 
 
 def read_passes(file):
@@ -193,9 +187,6 @@ class Daemon:
                         "log-level": "info"}
         self.options.update({key.replace("_", "-"): value for key, value in options.items()})
         self.options = {key: value for key, value in self.options.items() if value is not None}
-        unknown = [key for key in self.options if not rig.has_option(key)]
-        if unknown:
-            raise Absent("this gpumuxd has no --" + " and no --".join(unknown))
         self.socket = os.path.join(rig.work, name + ".sock")
         self.environment = {**rig.environment, "GPUMUX_SOCKET": self.socket}
         command = [rig.at("daemon/gpumuxd"), "--socket", self.socket]
@@ -203,7 +194,7 @@ class Daemon:
             command += ["--" + key] if value is True else ["--" + key, value]
         self.process = Process(rig, name, command, environment)
         self.last_seq = 0
-        self.counted = self.seen = None
+        self.counted = None
         end = time.monotonic() + 60
         while not self.try_status():
             if not self.process.is_running():
@@ -241,20 +232,14 @@ class Daemon:
         self.last_seq = max([self.last_seq, *(entry["seq"] for entry in gpu["history"])])
         return moved
 
-    def is_still(self):
-        """Did nothing move and no host memory come or go since the last call of this?"""
-        gpu = self.gpu()
-        now = (gpu["bytes_in"], gpu["bytes_out"], gpu["tiers"])
-        before, self.seen = self.seen, now
-        return before == now
-
     def settle(self, seconds=30, still=.6):
         """Wait until nothing has moved and host memory has not changed for a while, at most that long."""
-        end = time.monotonic() + seconds
-        since = time.monotonic()
+        end, since, before = time.monotonic() + seconds, time.monotonic(), None
         while time.monotonic() - since < still and time.monotonic() < end:
-            if not self.is_still():
-                since = time.monotonic()
+            gpu = self.gpu()
+            now = (gpu["bytes_in"], gpu["bytes_out"], gpu["tiers"])
+            if now != before:
+                since, before = time.monotonic(), now
             time.sleep(.1)
 
     def stop(self):

@@ -24,8 +24,8 @@
  * passes alone; first_ms is 0. With FILE, each pass is a line of it: when it ended and how long it
  * took, in milliseconds, and what it was.
  *
- * WORK is what a pass does: rewrite (check and write anew), verify (check), mixed (one rewrite,
- * then seven verify, which are bound by memory) or none. follow: from now on a pass also checks the
+ * WORK is what a pass does: rewrite (check and write anew), verify (check), or mixed (one rewrite,
+ * then seven verify, which are bound by memory). follow: from now on a pass also checks the
  * last SIZE bytes (whole pieces, not with --one), whose addresses its kernels read from device
  * memory; the answer is followed, in bytes. check: checks all memory once; the answer is
  * mismatches. The end of the input ends the program, with code 0 after all memory was freed.
@@ -79,8 +79,8 @@ enum kernel {
     GM_EMPTY,
     GM_KERNELS
 };
-enum work { GM_WORK_NONE, GM_WORK_VERIFY, GM_WORK_REWRITE, GM_WORK_MIXED, GM_WORKS };
-static const char *const work_names[GM_WORKS] = {"none", "verify", "rewrite", "mixed"};
+enum work { GM_WORK_VERIFY, GM_WORK_REWRITE, GM_WORK_MIXED, GM_WORKS };
+static const char *const work_names[GM_WORKS] = {"verify", "rewrite", "mixed"};
 
 struct piece {
     CUdeviceptr at; /* with --one that of the allocation */
@@ -119,11 +119,6 @@ struct app {
     struct pass passes[GM_PASSES_MAX]; /* the first ones */
     double pass_ms[GM_PASSES_MAX];     /* how long each took */
 };
-
-static double ms_since(uint64_t from)
-{
-    return (double)(gm_now() - from) / (double)GM_MS;
-}
 
 /* Another seed; the same function as the kernels use, of an index that no word has. */
 static uint64_t next_seed(uint64_t seed)
@@ -300,7 +295,7 @@ static uint64_t make_pass(struct app *app, enum work work)
         void *args[] = {&ns};
         launch(app, GM_SPIN, args);
     }
-    for (size_t i = 0; work != GM_WORK_NONE && i < app->n_touched; i++) {
+    for (size_t i = 0; i < app->n_touched; i++) {
         struct piece *piece = &app->pieces[i];
         if (work == GM_WORK_REWRITE)
             rewrite(app, piece);
@@ -333,14 +328,14 @@ static size_t make_passes(struct app *app, enum work what, double least_ms, doub
         if (what == GM_WORK_MIXED)
             one = n % GM_MIXED == 0 ? GM_WORK_REWRITE : GM_WORK_VERIFY;
         *mismatches += make_pass(app, one);
-        double ms = ms_since(at);
+        double ms = gm_bench_ms_since(at);
         if (n < GM_PASSES_MAX) {
-            app->passes[n] = (struct pass){.end_ms = ms_since(0), .work = one};
+            app->passes[n] = (struct pass){.end_ms = gm_bench_ms_since(0), .work = one};
             app->pass_ms[n] = ms;
         }
         *most_ms = ms > *most_ms ? ms : *most_ms;
         n++;
-    } while (ms_since(begun) < least_ms);
+    } while (gm_bench_ms_since(begun) < least_ms);
     return n;
 }
 
@@ -351,11 +346,11 @@ static void work(struct app *app, enum work what, double least_ms, bool is_run, 
     if (!is_run) {
         launch(app, GM_EMPTY, NULL);
         GM_CU(&app->gpu, cuStreamSynchronize, app->stream);
-        first_ms = ms_since(from);
+        first_ms = gm_bench_ms_since(from);
     }
     uint64_t begun = gm_now();
     size_t passes = make_passes(app, what, least_ms, &most_ms, &mismatches);
-    double work_ms = ms_since(begun);
+    double work_ms = gm_bench_ms_since(begun);
     size_t kept = passes < GM_PASSES_MAX ? passes : GM_PASSES_MAX;
     if (file[0] != '\0')
         write_passes(app, kept, file);
@@ -431,7 +426,7 @@ static void repeat(struct app *app, void (*make)(struct app *app), uint64_t n)
         const uint64_t from = gm_now();
         make(app);
         mismatches += finish(app);
-        app->pass_ms[i] = ms_since(from);
+        app->pass_ms[i] = gm_bench_ms_since(from);
     }
     const struct gm_spread spread = gm_samples_spread(app->pass_ms, n); /* sorts them */
     printf("ms=%.4f min_ms=%.4f max_ms=%.4f mismatches=%" PRIu64 "\n", spread.median,
@@ -451,7 +446,7 @@ static double rate_of(struct app *app, void (*use)(const struct app *app, struct
         words += pieces[i].words;
     }
     *mismatches += finish(app);
-    return (double)(ways * words * 8) / ms_since(from) / 1e6;
+    return (double)(ways * words * 8) / gm_bench_ms_since(from) / 1e6;
 }
 
 static void tell_rates(struct app *app)
@@ -564,12 +559,12 @@ int main(int argc, char **argv)
         return 2;
     }
     open_cuda(&app);
-    double open_ms = ms_since(from);
+    double open_ms = gm_bench_ms_since(from);
     from = gm_now();
     fill(&app);
     const uint64_t touched = app.n_touched * app.piece_bytes;
-    printf("ready open_ms=%.3f fill_ms=%.3f touched=%" PRIu64 "\n", open_ms, ms_since(from),
-           touched < app.bytes ? touched : app.bytes);
+    printf("ready open_ms=%.3f fill_ms=%.3f touched=%" PRIu64 "\n", open_ms,
+           gm_bench_ms_since(from), touched < app.bytes ? touched : app.bytes);
     fflush(stdout);
     serve(&app);
     for (size_t i = 0; i < (app.is_one ? 1 : app.n_pieces); i++)

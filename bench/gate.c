@@ -7,9 +7,8 @@
  * An empty function called through a pointer, bare and between enter and leave; both from a shared
  * library, as a program calls libgpumux. Rounds of the two are interleaved; a number is the median
  * of its rounds, the spread is from the 10th to the 90th percentile. The gate's cost is the median
- * of the rounds' differences. Also measured: the way without membarrier, which has a full fence.
+ * of the rounds' differences. Where there is no membarrier the gate has a full fence instead.
  */
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -65,7 +64,7 @@ struct gm_options {
 
 struct gm_report {
     bool has_membarrier;
-    struct gm_series bare, gated, gate, fence;
+    struct gm_series bare, gated, gate;
     struct gm_series ioctl_other, ioctl_driver; /* what they cost beside a bare one */
 };
 
@@ -96,22 +95,6 @@ static void gm_measure_ioctl(const struct gm_options *options, gm_call *call,
     series->spread = gm_samples_spread(series->ns, options->rounds);
 }
 
-struct gm_fenced {
-    const struct gm_options *options;
-    struct gm_series *fence;
-};
-
-/* A thread keeps the slot that it has, so the fenced way is measured in a new one. */
-static void *gm_measure_fenced(void *argument)
-{
-    const struct gm_fenced *fenced = argument;
-    uint64_t calls = fenced->options->calls / 4 + 1;
-    for (uint64_t i = 0; i < fenced->options->rounds; i++)
-        fenced->fence->ns[i] = gm_time(gm_bench_gated, calls) - gm_time(gm_bench_bare, calls);
-    fenced->fence->spread = gm_samples_spread(fenced->fence->ns, fenced->options->rounds);
-    return NULL;
-}
-
 static bool gm_write_json(int argc, char **argv, const struct gm_options *options,
                           const struct gm_report *report)
 {
@@ -126,8 +109,6 @@ static bool gm_write_json(int argc, char **argv, const struct gm_options *option
     gm_json_series(out, "gate", &report->gate);
     gm_json_series(out, "ioctl", &report->ioctl_other);
     gm_json_series(out, "ioctl_of_the_driver", &report->ioctl_driver);
-    if (report->has_membarrier)
-        gm_json_series(out, "gate_without_membarrier", &report->fence);
     fprintf(out, "  \"target_ns\": %.1f,\n  \"met\": %s\n", GM_TARGET_NS,
             report->gate.spread.median <= GM_TARGET_NS ? "true" : "false");
     return gm_report_close(out, options->json) == 0;
@@ -163,17 +144,6 @@ int main(int argc, char **argv)
     gm_print("ioctl", &report.ioctl_other);
     gm_print("ioctl of the driver", &report.ioctl_driver);
 
-    if (report.has_membarrier) {
-        pthread_t thread;
-        struct gm_fenced fenced = {.options = &options, .fence = &report.fence};
-        if (!gm_bench_attach(true) ||
-            pthread_create(&thread, NULL, gm_measure_fenced, &fenced) != 0) {
-            fprintf(stderr, "gate: cannot measure the way without membarrier\n");
-            return 1;
-        }
-        pthread_join(thread, NULL);
-        gm_print("gate without membarrier", &report.fence);
-    }
     printf("target %.0f ns a call: %s\n", GM_TARGET_NS,
            report.gate.spread.median <= GM_TARGET_NS ? "met" : "missed");
     return options.json == NULL || gm_write_json(argc, argv, &options, &report) ? 0 : 1;

@@ -32,11 +32,6 @@ def times(text):
     return [r.milliseconds(part) / 1000 for part in text.split(",")]
 
 
-def pairs(text):
-    name, _, value = text.partition("=")
-    return name, value
-
-
 def add_options(parser):
     p.add_options(parser)
     parser.add_argument("--sizes", type=r.sizes, default=[16 * 2**30] * 2, metavar="SIZE,SIZE",
@@ -49,8 +44,8 @@ def add_options(parser):
     parser.add_argument("--chat", type=r.sizes, metavar="SIZE,SIZE", help="also a chat and training, which fit (not)")
     parser.add_argument("--round-robin", metavar="TIME", help="compare with turns of that length")
     parser.add_argument("--old", metavar="DIR", help="compare with this build")
-    parser.add_argument("--option", type=pairs, action="append", default=[], metavar="NAME=VALUE",
-                        help="of the daemon; may be given several times")
+    parser.add_argument("--option", type=lambda text: text.partition("=")[::2], action="append", default=[],
+                        metavar="NAME=VALUE", help="of the daemon; may be given several times")
 
 
 def start(rig, name, policy, models):

@@ -37,8 +37,6 @@ import sys
 import time
 
 import rig as r
-from actors import under
-from figures import percentile
 
 Workload = collections.namedtuple("Workload", "what latency best_effort")
 
@@ -100,13 +98,13 @@ def add_options(parser):
     parser.add_argument("--workloads", type=r.some_of(WORKLOADS), metavar="NAME,...",
                         help="of " + ", ".join(f"{name} ({one.what})" for name, one in WORKLOADS.items()) +
                         " (all but the chats and those that do not fit; with --class found the chats)")
-    parser.add_argument("--rows", type=r.some_of([row.name for row in ROWS]), metavar="NAME,...", default=[row.name for row in ROWS],
+    rows = [row.name for row in ROWS]
+    parser.add_argument("--rows", type=r.some_of(rows), metavar="NAME,...", default=rows,
                         help="of those above; alone and native are always there (all)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="windows of each row (3)")
     parser.add_argument("--window", type=r.milliseconds, default=1250, metavar="TIME",
                         help="of a row, at most; shorter if --seconds is short (1250ms)")
     parser.add_argument("--rate", type=float, metavar="N", help="requests a second, in all workloads")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the arrivals (1)")
     parser.add_argument("--class", dest="which_class", choices=("set", "found"), default="set",
                         help="set: latency-critical programs ask for the class latency; found: gpumux has to find "
                         "them (set)")
@@ -171,8 +169,8 @@ def latencies(pairs, seconds):
     """Of (arrival, us): what a program's window comes to."""
     took = [us for at, us in pairs if at >= 0]
     ended = sum(0 <= at + us < 1e6 * seconds for at, us in pairs)
-    return {"count": len(took), "rate": ended / seconds, "mean_us": r.mean(took), "p50_us": percentile(took, .5),
-            "p99_us": percentile(took, .99), "max_us": max(took)}
+    return {"count": len(took), "rate": ended / seconds, "mean_us": r.mean(took), "p50_us": r.percentile(took, .5),
+            "p99_us": r.percentile(took, .99), "max_us": max(took)}
 
 
 def read_numbers(path):
@@ -191,7 +189,7 @@ class Program:
         kind = rig.result["programs"]
         self.rig, self.world = rig, world
         self.name = f"{world.name}-{'latency' if is_latency else 'best-effort'}-{number + 1}"
-        environment = under(rig, world.daemon, is_preloaded=not rig.is_linked) if kind != "cpu" else {}
+        environment = r.under(rig, world.daemon, is_preloaded=not rig.is_linked) if kind != "cpu" else {}
         if world.daemon and is_latency and rig.args.which_class == "set":
             environment["GPUMUX_CLASS"] = "latency"
         if kind == "app":
@@ -391,7 +389,7 @@ class Bench:
         for number in range(self.args.rounds):
             if number and time.monotonic() + len(rows) * (seconds + LEAD_S) > until + 5:
                 break
-            schedules = [arrivals(rate, pattern, seconds, f"{self.args.seed} {name} {index} {number}")
+            schedules = [arrivals(rate, pattern, seconds, f"{name} {index} {number}")
                          for index, (_, rate, pattern) in enumerate(workload.latency)]
             turns = rows[number % len(rows):] + rows[:number % len(rows)] # what drifts hits all rows alike
             done = {row.name: self.window(row, workload, schedules, seconds) for row in turns}
@@ -447,7 +445,6 @@ def row_of(name, rounds):
                 each["total"].append(r.mean(shares + ratios([one["rate"] for one in mine["latency"]],
                                                             [one["rate"] for one in native["latency"]])))
     found.update({key: r.median(values) for key, values in each.items()})
-    found["spread"] = {key: [min(values), max(values)] for key, values in each.items()}
     return found
 
 
@@ -489,14 +486,6 @@ def conclude(rig):
         show(one)
     if not tables:
         return
-    print("latency: the mean of all workloads, of alone and total:")
-    means = result["means"] = {}
-    for row in ROWS[1:]:
-        of = [found for one in tables for found in one["rows"] if found["row"] == row.name and "total" in found]
-        if of:
-            means[row.name] = {key: r.mean([found[key] for found in of]) for key in ("of_alone", "total")}
-            print(f"    {row.name:12}{r.percent(means[row.name]['of_alone']):>9}"
-                  f"{r.percent(means[row.name]['total']):>9}")
     if result["programs"] != "torch":
         print("the programs were stand-ins: this shows that the bench works, not how fast gpumux is")
     r.show_goals(result["goals"])

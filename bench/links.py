@@ -157,7 +157,7 @@ def run(rig):
     ceilings(rig, n_gpus)
     total = int(args.need * n_gpus * args.budget)
     daemon = r.Daemon(rig, gpu=",".join(str(i) for i in range(n_gpus)), gpu_budget=args.budget, place="off", shared_gpu=True,
-                      pinned=min(total + 2**30, mixes.host_bytes() * 3 // 4), quantum=args.quantum)
+                      pinned=min(total + 2**30, r.host_bytes() * 3 // 4), quantum=args.quantum)
     apps = start_programs(rig, daemon, n_gpus)
     measure(rig, daemon, apps)
     for app in apps:
@@ -228,10 +228,7 @@ def conclude(rig):
              ["gpumux, over all of the time", r.number(all_rate),
               *(r.number((into + out) / result["run_s"] / 1e9) for into, out in zip(result["bytes_in"], result["bytes_out"]))],
              [f"gpumux, all links busy both ways ({seconds:.1f} s)", r.number(busy_rate), *["-"] * n_gpus]])
-    traced = sum(count for *_, count in copies) / max(1, sum(result["bytes_in"]) + sum(result["bytes_out"]))
-    result["traced"] = traced
-    print(f"switches: {' '.join(map(str, result['switches']))}; pinned {r.show_size(result['pinned_bytes'])}; the trace has "
-          f"{r.percent(traced)} of what moved")
+    print(f"switches: {' '.join(map(str, result['switches']))}; pinned {r.show_size(result['pinned_bytes'])}")
     goals = result["goals"] = [{"goal": "a decision, 99 of 100, ms", "measured": quantile(result["decisions"], .99), "wanted": 1,
                                 "is_met": quantile(result["decisions"], .99) <= 1}]
     if seconds < BUSY_LEAST_S:

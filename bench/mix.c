@@ -27,11 +27,10 @@
  *        fill_ms      memory and inputs
  *        work_ms      the passes
  *        passes, bytes, sum, and of the first kernel of each of its `streams` streams: blocks,
- *        threads, registers and shared (bytes of a block)
+ *        threads
  *        gpu          the first eight digits of the GPU's UUID, as a number
  *
- *      and ends with code 0. --devices prints a line of each GPU: total and free (bytes),
- *      multiprocessors, blocks, threads, registers and shared of each, gpu.
+ *      and ends with code 0. --devices prints a line of each GPU: total and free (bytes), gpu.
  *
  * A failure is the line "FAIL ..." and code 3 for a CUDA call, 2 for wrong use.
  */
@@ -145,11 +144,6 @@ struct mix {
     double init_ms, open_ms, fill_ms, work_ms;
 };
 
-static double ms_since(uint64_t from)
-{
-    return (double)(gm_now() - from) / (double)GM_MS;
-}
-
 /* ---- the GPU ---- */
 
 static void open_driver(struct gm_bench_device *gpu)
@@ -177,13 +171,6 @@ static uint32_t number_of(const struct gm_bench_device *gpu)
     return number;
 }
 
-static int attribute_of(const struct gm_bench_device *gpu, CUdevice_attribute attribute)
-{
-    int value = 0;
-    GM_CU(gpu, cuDeviceGetAttribute, &value, attribute, gpu->device);
-    return value;
-}
-
 static void print_devices(void)
 {
     struct gm_bench_device gpu;
@@ -194,14 +181,7 @@ static void print_devices(void)
         size_t free = 0, total = 0;
         open_device(&gpu, i);
         GM_CU(&gpu, cuMemGetInfo, &free, &total);
-        printf("total=%zu free=%zu multiprocessors=%d blocks=%d threads=%d registers=%d shared=%d "
-               "gpu=%u\n",
-               total, free, attribute_of(&gpu, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-               attribute_of(&gpu, CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR),
-               attribute_of(&gpu, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR),
-               attribute_of(&gpu, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR),
-               attribute_of(&gpu, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
-               number_of(&gpu));
+        printf("total=%zu free=%zu gpu=%u\n", total, free, number_of(&gpu));
         GM_CU(&gpu, cuDevicePrimaryCtxRelease, gpu.device);
     }
 }
@@ -210,13 +190,13 @@ static void open_all(struct mix *mix)
 {
     uint64_t from = gm_now();
     open_driver(&mix->gpu);
-    mix->init_ms = ms_since(from);
+    mix->init_ms = gm_bench_ms_since(from);
     from = gm_now();
     open_device(&mix->gpu, 0);
     GM_CU(&mix->gpu, cuModuleLoadData, &mix->gpu.module, gm_mix_ptx);
     for (int i = 0; i < KERNELS; i++)
         GM_CU(&mix->gpu, cuModuleGetFunction, &mix->kernel[i], mix->gpu.module, names[i]);
-    mix->open_ms = ms_since(from);
+    mix->open_ms = gm_bench_ms_since(from);
 }
 
 /* ---- memory ---- */
@@ -277,7 +257,7 @@ static void make_lanes(struct mix *mix)
         fill(mix, i, stage);
     }
     free(stage);
-    mix->fill_ms = ms_since(from);
+    mix->fill_ms = gm_bench_ms_since(from);
 }
 
 static void free_lanes(const struct mix *mix)
@@ -331,9 +311,10 @@ static void work(struct mix *mix)
                 do_step(mix, &mix->lane[i], &mix->kind->step[k]);
         read_sums(mix);
         pass++;
-    } while (mix->passes > 0 ? pass < mix->passes : ms_since(mix->begun) < (double)mix->until_ms);
+    } while (mix->passes > 0 ? pass < mix->passes
+                             : gm_bench_ms_since(mix->begun) < (double)mix->until_ms);
     mix->passes = pass;
-    mix->work_ms = ms_since(from);
+    mix->work_ms = gm_bench_ms_since(from);
 }
 
 /* Of the last array that is written. */
@@ -349,17 +330,10 @@ static void add_up(struct mix *mix)
 
 static void report(const struct mix *mix, uint32_t gpu)
 {
-    const enum kernel first = mix->kind->step[0].kernel;
-    int registers = 0, shared = 0;
-    GM_CU(&mix->gpu, cuFuncGetAttribute, &registers, CU_FUNC_ATTRIBUTE_NUM_REGS,
-          mix->kernel[first]);
-    GM_CU(&mix->gpu, cuFuncGetAttribute, &shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-          mix->kernel[first]);
-    printf(
-        "done init_ms=%.3f open_ms=%.3f fill_ms=%.3f work_ms=%.3f passes=%" PRIu64 " bytes=%" PRIu64
-        " sum=%" PRIu64 " streams=%u blocks=%u threads=%u registers=%d shared=%d gpu=%u\n",
-        mix->init_ms, mix->open_ms, mix->fill_ms, mix->work_ms, mix->passes, mix->bytes, mix->sum,
-        mix->kind->lanes, mix->kind->blocks, mix->kind->threads, registers, shared, gpu);
+    printf("done init_ms=%.3f open_ms=%.3f fill_ms=%.3f work_ms=%.3f passes=%" PRIu64
+           " bytes=%" PRIu64 " sum=%" PRIu64 " streams=%u blocks=%u threads=%u gpu=%u\n",
+           mix->init_ms, mix->open_ms, mix->fill_ms, mix->work_ms, mix->passes, mix->bytes,
+           mix->sum, mix->kind->lanes, mix->kind->blocks, mix->kind->threads, gpu);
     fflush(stdout);
 }
 

@@ -16,12 +16,11 @@ now, fit       gpumux with --place order, and --admit now or fit; programs decla
 X-mps          the same, with programs that run at once sharing the multiprocessors: case under an MPS server of the bench,
                with folders of its own, which ends with it; gpumux with --space-sharing mps
 
-A cell is a mix and a side, such as W1-fit-mps. --cells picks some, --list names all. A cell of W1 to W4 takes 10 to 20 s on two
+A cell is a mix and a side, such as W1-fit-mps. --cells picks some. A cell of W1 to W4 takes 10 to 20 s on two
 GPUs; those of earlier results (--known FILE) are shown again and not run, if the machine, the card and --alone are the same.
 Times count from the arrival to the end of the programs' processes. An MPS server, the bench's or gpumux's, is there before.
 """
 
-import argparse
 import json
 import os
 import selectors
@@ -39,6 +38,7 @@ SMALL = (("square", 3), ("learn", 4), ("mix-a", 6))
 MIXES = {"W1": (16, 1), "W2": (16, 2), "W3": (16, 3), "W4": (16, 5),
          "W5": (32, 1), "W6": (32, 2), "W7": (32, 3), "W8": (32, 5)} # programs, large ones for each small one
 SIDES = ("sa", "case", "case-mps", "now", "now-mps", "fit", "fit-mps")
+CELLS = [f"{mix}-{side}" for mix in MIXES for side in SIDES]
 MPS = "nvidia-cuda-mps-control"
 PATIENCE_S = 120 # for a program's start and for each end
 
@@ -46,8 +46,7 @@ PATIENCE_S = 120 # for a program's start and for each end
 def add_options(parser):
     parser.add_argument("--mixes", type=r.some_of(tuple(MIXES)), default=list(MIXES), metavar="MIX,...", help="(all)")
     parser.add_argument("--sides", type=r.some_of(SIDES), default=list(SIDES), metavar="SIDE,...", help="(all)")
-    parser.add_argument("--cells", metavar="CELL,...", help="only these")
-    parser.add_argument("--list", action="store_true", help="say the cells' names and end")
+    parser.add_argument("--cells", type=r.some_of(CELLS), metavar="CELL,...", help="only these")
     parser.add_argument("--known", action="append", default=[], metavar="FILE", help="an earlier result")
     parser.add_argument("--gpus", type=int, default=0, metavar="N", help="so many GPUs, from the first on (all)")
     parser.add_argument("--card", type=r.size, metavar="SIZE",
@@ -76,15 +75,9 @@ def programs_of(mix, card):
 
 
 def all_cells(args):
-    found = [f"{mix}-{side}" for mix in args.mixes for side in args.sides]
     if not args.cells:
-        return found
-    every = [f"{mix}-{side}" for mix in MIXES for side in SIDES]
-    wanted = args.cells.split(",")
-    unknown = set(wanted) - set(every)
-    if unknown:
-        raise r.Failure(f"there is no cell {', '.join(sorted(unknown))}: --list names all")
-    return [cell for cell in every if cell in wanted]
+        return [f"{mix}-{side}" for mix in args.mixes for side in args.sides]
+    return [cell for cell in CELLS if cell in args.cells]
 
 
 class Program(r.Process):
@@ -198,10 +191,7 @@ class Mps(r.Process):
             if not self.is_running() or time.monotonic() > end:
                 raise r.Absent(f"{MPS} does not start: {self.complaint()}")
             time.sleep(.1)
-        done = subprocess.run([rig.at("bench/bench_mix"), "--devices"], capture_output=True, text=True, timeout=60, check=False,
-                              env={**rig.environment, **self.environment})
-        if done.returncode != 0:
-            raise r.Absent(f"CUDA does not work under {MPS}: {done.stdout.strip()[-200:]}")
+        devices_of(rig, self.environment) # CUDA works under it
 
     def say(self, command):
         """What it answers; None: it is not there."""
@@ -234,29 +224,16 @@ def end_mps(folder):
             pass # it has ended, or is another user's
 
 
-def devices_of(rig):
+def devices_of(rig, environment=None):
     """The machine's GPUs."""
     done = subprocess.run([rig.at("bench/bench_mix"), "--devices"], capture_output=True, text=True, timeout=120, check=False,
-                          env=rig.environment)
+                          env={**rig.environment, **(environment or {})})
     if done.returncode != 0:
         raise r.Absent((done.stdout.strip() or done.stderr.strip())[-200:] or "no GPU")
     found = [r.fields(line) for line in done.stdout.splitlines()]
     if rig.args.gpus > len(found):
         raise r.Absent(f"there are {len(found)} GPUs and not {rig.args.gpus}")
     return found[:rig.args.gpus or None]
-
-
-def host_bytes():
-    """Of the machine's memory, what programs could have now."""
-    with open("/proc/meminfo", encoding="ascii") as text:
-        available = next(int(line.split()[1]) * 1024 for line in text if line.startswith("MemAvailable:"))
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            with open(path, encoding="ascii") as text:
-                available = min(available, int(text.read()))
-        except (OSError, ValueError):
-            pass # no limit
-    return available
 
 
 # ---- cells ----
@@ -305,7 +282,7 @@ def daemon_of(rig, cell, side, card, total):
         options["patience"] = f"{rig.args.limit:.0f}s" # nobody begins without room
     if side.endswith("-mps"):
         options["space_sharing"] = "mps"
-    host = host_bytes()
+    host = r.host_bytes()
     options["pinned"] = min(total + 2**30, host // 2)
     if options["pinned"] < total + 2**30 - len(rig.gpus) * card: # what is left if all are admitted at once
         options["paged"] = min(total, host // 4)
@@ -436,14 +413,13 @@ def conclude(rig):
     if "card" not in result:
         return
     result["goals"] = []
-    order = {f"{mix}-{side}": (i, k) for i, mix in enumerate(MIXES) for k, side in enumerate(SIDES)}
-    rows = sorted(result["known"] + result["rows"], key=lambda row: order[row["cell"]])
+    rows = sorted(result["known"] + result["rows"], key=lambda row: CELLS.index(row["cell"]))
     alone = {row["mix"]: row["total_s"] for row in rows if row["side"] == "sa"}
     print(f"{result['n_gpus']} GPUs, {r.show_size(result['card'])} each")
-    r.table(["program", "memory", "alone ms", "start", "fill", "work", "streams", "blocks", "threads", "registers", "shared"],
+    r.table(["program", "memory", "alone ms", "start", "fill", "work", "streams", "blocks", "threads"],
             [[one["kind"], r.show_size(one["bytes"]), r.number(one["alone_ms"], 0),
               r.number(one["init_ms"] + one["open_ms"], 0), r.number(one["fill_ms"], 0), r.number(one["work_ms"], 0),
-              one["streams"], one["blocks"], one["threads"], one["registers"], one["shared"]]
+              one["streams"], one["blocks"], one["threads"]]
              for one in result["profiles"]])
     r.table(["cell", "all end after s", "times SA", "mean s", "moved GiB", "switches", "on GPUs", "failed"],
             [[row["cell"], r.number(row["total_s"]),
@@ -480,16 +456,5 @@ def judge(goals, rows):
     goals.append({"goal": "cells in which a program failed", "measured": len(failed), "wanted": 0, "is_met": not failed})
 
 
-def list_cells():
-    """--list needs no GPU."""
-    parser = argparse.ArgumentParser(add_help=False)
-    add_options(parser)
-    args, _ = parser.parse_known_args()
-    if args.list:
-        print("\n".join(all_cells(args)))
-    return args.list
-
-
 if __name__ == "__main__":
-    if not list_cells():
-        r.main("mixes", __doc__, add_options, run, conclude)
+    r.main("mixes", __doc__, add_options, run, conclude)

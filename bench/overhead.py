@@ -10,7 +10,7 @@ table shows the median over all starts, and the smallest and the largest.
 
     launch-1, launch-8   an empty kernel, by one thread and by eight at once (bench/bench_calls)
     graph-20             a replay of a CUDA graph of 20 empty kernels
-    grow-20M             one allocation of a program that allocates 20 MiB again and again and fills each
+    grow-20M and others  one allocation of a program that allocates so much again and again and fills each
     resnet50             inference of one image in PyTorch (bench/python/models.py)
     decode               one token of a decoder of 3 GiB, each kernel launched by itself
     decode-graphs        the same in one CUDA graph
@@ -31,7 +31,7 @@ import programs as p
 import rig as r
 
 LANES = ("native A", "native B", "gpumux")
-CALLS = ("launch-1", "launch-8", "graph-20", "grow-20M")
+CALLS = ("launch-1", "launch-8", "graph-20", "grow-4M", "grow-20M", "grow-128M", "grow-512M")
 MODELS = {"resnet50": ("inference", 2**30), "decode": ("decoder", 3 * 2**30), "decode-graphs": ("decoder-graphs", 3 * 2**30),
           "training": ("resnet50", 4 * 2**30), "load": ("loading", 0)} # of models.py, and bytes
 CASES = (*CALLS, *MODELS)
@@ -41,7 +41,6 @@ LIMIT = 1.01
 LIMIT_MARKING = 1.08 # of launches and replays of nothing
 SPENT = .9 # of --seconds; the rest is to end everything
 LEAST_ROUNDS = 3
-THREADS = 8 # of the case with most
 
 
 def add_options(parser):
@@ -64,11 +63,11 @@ class Calls:
         self.lanes = []
         for lane, daemon in zip(LANES, daemons):
             command = [rig.at("bench/bench_calls" + ("_linked" if daemon and rig.is_linked else ""))]
-            self.lanes.append(r.Process(rig, f"calls-{lane}".replace(" ", "-"),
-                                        command + ["--cores", ",".join(map(str, cores[:THREADS]))],
+            self.lanes.append(r.Process(rig, f"calls-{lane}".replace(" ", "-"), command,
                                         r.under(rig, daemon, is_preloaded=not rig.is_linked)))
         for lane in self.lanes:
             lane.await_line("ready", 60)
+            os.sched_setaffinity(lane.pid, cores[:1])
 
     def turn(self, index, name):
         kind, what = name.split("-")

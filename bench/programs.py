@@ -278,11 +278,3 @@ def watch(kept, until, program=None):
             return None
         files = [one.program.process.stdout for one in kept if one.is_asked]
         select.select(files + ([program.process.stdout] if program else []), [], [], left)
-
-
-def end_all(kept):
-    """All to rest: none waits for another's answer."""
-    for one in kept:
-        one.is_wanted = False
-    for one in kept:
-        one.end()

@@ -16,7 +16,8 @@ void gm_report_spread(FILE *out, const char *name, struct gm_spread spread)
             spread.low, spread.high);
 }
 
-void gm_report_text(FILE *out, const char *text)
+/* A JSON string with its quotes. */
+static void gm_report_text(FILE *out, const char *text)
 {
     fputc('"', out);
     for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {

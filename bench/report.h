@@ -14,9 +14,6 @@
 /* "name": {"median": ..., "p10": ..., "p90": ...} without anything behind it. */
 void gm_report_spread(FILE *out, const char *name, struct gm_spread spread);
 
-/* A JSON string with its quotes. */
-void gm_report_text(FILE *out, const char *text);
-
 /*
  * The machine as a JSON object: GPU and driver (null without one), processor, memory, kernel,
  * distribution. No name or address of the machine is in it.

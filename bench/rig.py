@@ -15,7 +15,6 @@ import io
 import json
 import math
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -68,7 +67,6 @@ class Rig:
         self.ctl = self.at("daemon/mux-ctl")
         self.native_app = self.at("bench/bench_app")
         self.app = self.at("bench/bench_app_linked") if self.is_linked else self.native_app
-        self.help = None
 
     def at(self, path):
         path = os.path.join(self.build, path)
@@ -86,13 +84,6 @@ class Rig:
             return done.stdout.strip() if done.returncode == 0 else None
         head = git("rev-parse", "HEAD")
         return head and head + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
-
-    def has_option(self, name):
-        """Does this gpumuxd have the option?"""
-        if self.help is None:
-            self.help = subprocess.run([self.at("daemon/gpumuxd"), "--help"], capture_output=True, text=True,
-                                       timeout=30, check=False).stdout
-        return re.search(rf"--{re.escape(name)}\b(?!-)", self.help) is not None
 
     def left(self):
         """Seconds of --seconds that are left; endless without it."""
@@ -154,6 +145,19 @@ class Rig:
     def clean(self):
         self.kill_all()
         shutil.rmtree(self.work, ignore_errors=True)
+
+
+def host_bytes():
+    """Of the machine's memory, what programs could have now."""
+    with open("/proc/meminfo", encoding="ascii") as text:
+        available = next(int(line.split()[1]) * 1024 for line in text if line.startswith("MemAvailable:"))
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            with open(path, encoding="ascii") as text:
+                available = min(available, int(text.read()))
+        except (OSError, ValueError):
+            pass # no limit
+    return available
 
 
 def add_common(parser):

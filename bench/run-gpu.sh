@@ -122,7 +122,8 @@ run() {
     copy) bench "$build/bench/copy" ${simcuda:+--bytes 64M} --rounds 3 "$@" ;;
     link) bench "$build/bench/link" ${simcuda:+--bytes 64M} --rounds 5 "$@" ;;
     hash) bench "$build/bench/hash" ${simcuda:+--bytes 128M --rounds 2} "$@" ;;
-    gate | decide) bench "$build/bench/$name" "$@" ;;
+    decide) bench "$build/bench/decide" ${simcuda:+--decisions 100} "$@" ;;
+    gate) bench "$build/bench/gate" "$@" ;;
     switch) script switch $small ${simcuda:+--sizes 96M,128M --budget 160M --piece 40M} --turns 50 "$@" ;;
     shadows) script switch --set shadows $small ${simcuda:+--sizes 48M,48M --budget 72M --piece 8M} "$@" ;;
     tiers)
