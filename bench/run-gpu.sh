@@ -122,16 +122,16 @@ run() {
     copy) bench "$build/bench/copy" ${simcuda:+--bytes 64M} --rounds 3 "$@" ;;
     link) bench "$build/bench/link" ${simcuda:+--bytes 64M} --rounds 5 "$@" ;;
     hash) bench "$build/bench/hash" ${simcuda:+--bytes 128M --rounds 2} "$@" ;;
-    decide) bench "$build/bench/decide" ${simcuda:+--decisions 100} "$@" ;;
-    gate) bench "$build/bench/gate" "$@" ;;
+    gate | decide) bench "$build/bench/$name" "$@" ;;
     switch) script switch $small ${simcuda:+--sizes 96M,128M --budget 160M --piece 40M} --turns 50 "$@" ;;
     shadows) script switch --set shadows $small ${simcuda:+--sizes 48M,48M --budget 72M --piece 8M} "$@" ;;
     tiers)
-        script switch --set tiers $small ${simcuda:+--sizes 132M,132M,132M --budget 136M --piece 24M} \
+        script switch --set tiers $small ${simcuda:+--sizes 132M,132M,132M --budget 136M --piece 24M --work 50ms} \
             --turns 50 ${disk:+--disk "$disk"} "$@"
         ;;
     prefetch)
-        script switch --set prefetch $small ${simcuda:+--sizes 132M,132M,132M --budget 160M --piece 24M} --turns 50 "$@"
+        script switch --set prefetch $small ${simcuda:+--sizes 132M,132M,132M --budget 160M --piece 24M --work 50ms} \
+            --turns 50 "$@"
         ;;
     sweep) script oversize --parts sweep $small ${simcuda:+--size 160M --budget 96M --pinned 160M} "$@" ;;
     models)
