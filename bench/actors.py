@@ -9,6 +9,8 @@ import signal
 import subprocess
 import time
 
+from figures import milliseconds
+
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 
@@ -168,11 +170,11 @@ class App(Process):
 
 
 def read_passes(file):
-    """The passes that a run wrote, each as (end_ms, ms, is_rewrite)."""
+    """The passes that a run wrote, each as (end_ms, ms)."""
     with open(file, encoding="ascii") as lines:
-        parts = [line.split() for line in lines]
+        found = [tuple(map(float, line.split())) for line in lines]
     os.unlink(file)
-    return [(float(end), float(took), kind == "rewrite") for end, took, kind in parts]
+    return found
 
 
 class Daemon:
@@ -181,10 +183,11 @@ class Daemon:
     given. `environment` is what it has beside the rig's.
     """
 
-    def __init__(self, rig, name="daemon", environment=None, **options):
+    def __init__(self, rig, name="daemon", environment=None, turn="60s", **options):
         self.rig = rig
-        self.options = {"gpu-budget": None, "pinned": None, "idle": "5ms", "policy": "round-robin", "quantum": "60s",
-                        "log-level": "info"}
+        self.options = {"gpu-budget": None, "pinned": None, "idle": "5ms", "log-level": "info"}
+        if turn: # all in turn: those of class batch have four slices each
+            self.options.update({"rule": "command=* class=batch", "slice": f"{milliseconds(turn) / 4:g}ms"})
         self.options.update({key.replace("_", "-"): value for key, value in options.items()})
         self.options = {key: value for key, value in self.options.items() if value is not None}
         self.socket = os.path.join(rig.work, name + ".sock")
@@ -192,7 +195,9 @@ class Daemon:
         command = [rig.at("daemon/gpumuxd"), "--socket", self.socket]
         for key, value in self.options.items():
             command += ["--" + key] if value is True else ["--" + key, value]
-        self.process = Process(rig, name, command, environment)
+        run = os.path.join(rig.work, name + ".run") # a claim on the GPU of its own: another one may be there with other settings
+        os.makedirs(run, mode=0o755, exist_ok=True)
+        self.process = Process(rig, name, command, {"GPUMUX_RUN_DIR": run, "XDG_RUNTIME_DIR": run, **(environment or {})})
         self.last_seq = 0
         self.counted = None
         end = time.monotonic() + 60

@@ -22,13 +22,13 @@
  * at least one. The answer: first_ms (from before the first call to the end of the empty kernel),
  * work_ms, pass_ms and pass_max_ms (the median pass and the longest), passes, mismatches. run: the
  * passes alone; first_ms is 0. With FILE, each pass is a line of it: when it ended and how long it
- * took, in milliseconds, and what it was.
+ * took, in milliseconds.
  *
- * WORK is what a pass does: rewrite (check and write anew), verify (check), or mixed (one rewrite,
- * then seven verify, which are bound by memory). follow: from now on a pass also checks the
- * last SIZE bytes (whole pieces, not with --one), whose addresses its kernels read from device
- * memory; the answer is followed, in bytes. check: checks all memory once; the answer is
- * mismatches. The end of the input ends the program, with code 0 after all memory was freed.
+ * WORK is what a pass does: rewrite (check and write anew), or verify (check). follow: from now on
+ * a pass also checks the last SIZE bytes (whole pieces, not with --one), whose addresses its
+ * kernels read from device memory; the answer is followed, in bytes. check: checks all memory
+ * once; the answer is mismatches. The end of the input ends the program, with code 0 after all
+ * memory was freed.
  *
  * With --activation and --workspace its memory is that of a model, whose weights are the pieces:
  * after these it allocates, with --gradients, as many gradients, and last two activations and a
@@ -66,7 +66,6 @@
 #include "common/size.h"
 
 #define GM_PASSES_MAX 65536
-#define GM_MIXED 8 /* of so many passes, one rewrites */
 
 enum kernel {
     GM_FILL,
@@ -79,8 +78,8 @@ enum kernel {
     GM_EMPTY,
     GM_KERNELS
 };
-enum work { GM_WORK_VERIFY, GM_WORK_REWRITE, GM_WORK_MIXED, GM_WORKS };
-static const char *const work_names[GM_WORKS] = {"verify", "rewrite", "mixed"};
+enum work { GM_WORK_VERIFY, GM_WORK_REWRITE, GM_WORKS };
+static const char *const work_names[GM_WORKS] = {"verify", "rewrite"};
 
 struct piece {
     CUdeviceptr at; /* with --one that of the allocation */
@@ -97,11 +96,6 @@ struct model {
     void *host_memory;
 };
 
-struct pass {
-    double end_ms; /* by the clock that a daemon's status uses */
-    enum work work;
-};
-
 struct app {
     uint64_t bytes, piece_bytes, seed;
     uint64_t touched_bytes, spin_us;
@@ -114,10 +108,10 @@ struct app {
     struct piece *pieces;
     size_t n_pieces, n_touched;
     struct model model;
-    CUdeviceptr cells;                 /* of device memory: the addresses of all pieces */
-    size_t n_followed;                 /* from the last on */
-    struct pass passes[GM_PASSES_MAX]; /* the first ones */
-    double pass_ms[GM_PASSES_MAX];     /* how long each took */
+    CUdeviceptr cells;             /* of device memory: the addresses of all pieces */
+    size_t n_followed;             /* from the last on */
+    double end_ms[GM_PASSES_MAX];  /* when each pass ended, by the clock of a daemon's status */
+    double pass_ms[GM_PASSES_MAX]; /* how long it took */
 };
 
 /* Another seed; the same function as the kernels use, of an index that no word has. */
@@ -310,8 +304,7 @@ static void write_passes(const struct app *app, size_t count, const char *file)
 {
     FILE *out = fopen(file, "we");
     for (size_t i = 0; out != NULL && i < count; i++)
-        fprintf(out, "%.3f %.4f %s\n", app->passes[i].end_ms, app->pass_ms[i],
-                work_names[app->passes[i].work]);
+        fprintf(out, "%.3f %.4f\n", app->end_ms[i], app->pass_ms[i]);
     if (out == NULL || fclose(out) != 0)
         gm_bench_fail(2, "%s: %s", file, strerror(errno));
 }
@@ -323,14 +316,11 @@ static size_t make_passes(struct app *app, enum work what, double least_ms, doub
     uint64_t begun = gm_now();
     size_t n = 0;
     do {
-        enum work one = what;
         uint64_t at = gm_now();
-        if (what == GM_WORK_MIXED)
-            one = n % GM_MIXED == 0 ? GM_WORK_REWRITE : GM_WORK_VERIFY;
-        *mismatches += make_pass(app, one);
+        *mismatches += make_pass(app, what);
         double ms = gm_bench_ms_since(at);
         if (n < GM_PASSES_MAX) {
-            app->passes[n] = (struct pass){.end_ms = gm_bench_ms_since(0), .work = one};
+            app->end_ms[n] = gm_bench_ms_since(0);
             app->pass_ms[n] = ms;
         }
         *most_ms = ms > *most_ms ? ms : *most_ms;

@@ -158,7 +158,7 @@ def without(rig, first, second):
 def share(rig, args, first, second):
     total = first.plan.bytes + second.plan.bytes
     with progress("gpumuxd starts"):
-        daemon = r.Daemon(rig, pinned=first.plan.bytes + 2**30, policy=None, quantum=None, idle=None)
+        daemon = r.Daemon(rig, pinned=first.plan.bytes + 2**30, turn=None, idle=None)
     budget = daemon.gpu()["budget_bytes"]
     if budget < first.plan.bytes:
         raise r.Failure(f"programs may fill only {gib(budget)} of the GPU beside others: give it more (--memory)")

@@ -49,7 +49,7 @@ def measure(rig, pid):
 def run(rig):
     args = rig.args
     rig.result["runs"] = []
-    daemon = r.Daemon(rig, gpu_budget=2 * args.apps * args.size, pinned=2**27, idle="100ms", policy=None, quantum=None)
+    daemon = r.Daemon(rig, gpu_budget=2 * args.apps * args.size, pinned=2**27, idle="100ms", turn=None)
 
     def note(name):
         time.sleep(1) # what was begun before is over

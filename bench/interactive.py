@@ -8,8 +8,7 @@ sender sees it. With --chat another case: a model whose answers have 128 tokens,
 nothing is moved.
 
 In each case daemon and programs are new and begin together, so that nothing is known of them at the first requests; the later
-ones show what the daemon makes of a program that it knows. Policies are compared in turn: what the daemon does by default,
-and with --round-robin turns of one length in rotation. With --old each is done with that build as well.
+ones show what the daemon makes of a program that it knows. With --old each case is done with that build as well.
 
 The floors are measured afterwards in the same processes, with nothing else running: `alone` is a request whose program has its
 memory on the GPU, `one switch` a request while the other program's memory is there. The other's throughput is set beside what
@@ -42,19 +41,16 @@ def add_options(parser):
     parser.add_argument("--intervals", type=times, default=[1, 3], metavar="TIME,...", help="between requests (1s,3s)")
     parser.add_argument("--requests", type=int, default=20, metavar="N", help="of each case (20)")
     parser.add_argument("--chat", type=r.sizes, metavar="SIZE,SIZE", help="also a chat and training, which fit (not)")
-    parser.add_argument("--round-robin", metavar="TIME", help="compare with turns of that length")
     parser.add_argument("--old", metavar="DIR", help="compare with this build")
     parser.add_argument("--option", type=lambda text: text.partition("=")[::2], action="append", default=[],
                         metavar="NAME=VALUE", help="of the daemon; may be given several times")
 
 
-def start(rig, name, policy, models):
+def start(rig, name, models):
     """A daemon, and two programs that begin together; the other is at work from the moment on that it is loaded."""
     args = rig.args
-    options = {"policy": "round-robin", "quantum": args.round_robin} if policy == "round-robin" else {
-        "policy": None, "quantum": None, **dict(args.option)}
-    daemon = r.Daemon(rig, "daemon-" + name, gpu_budget=args.budget, shared_gpu=True, idle=None,
-                      pinned=sum(size for _, size, _ in models) + 2**28, **options)
+    daemon = r.Daemon(rig, "daemon-" + name, gpu_budget=args.budget, pinned=sum(size for _, size, _ in models) + 2**28,
+                      **{"turn": None, "idle": None, **dict(args.option)})
     answerer, other = (p.make(rig, f"{name}-{number}", p.Plan(model, size, units, prompt=args.prompt, seed=11 + number), daemon)
                        for number, (model, size, units) in enumerate(models))
     kept = p.Kept(other)
@@ -86,7 +82,7 @@ def ask(program, kept):
 
 
 def measure(rig, found, models):
-    daemon, answerer, kept = start(rig, f"{len(rig.result['cases'])}-{found['build']}", found["policy"], models)
+    daemon, answerer, kept = start(rig, f"{len(rig.result['cases'])}-{found['build']}", models)
     daemon.take()
     begun = due = previous = time.monotonic()
     for _ in range(rig.args.requests):
@@ -128,16 +124,14 @@ def run(rig):
     if args.chat:
         cases.append((CHAT_S, [("decoder", args.chat[0], CHAT_TOKENS), ("training", args.chat[1], 16)]))
     new = rig.build
-    settings = [("old", args.old, "default")] if args.old else []
-    settings += [("new", new, "default")] + ([("new", new, "round-robin")] if args.round_robin else [])
+    builds = ([("old", args.old)] if args.old else []) + [("new", new)]
     rig.link("before")
     for interval, models in cases:
-        for name, build, policy in settings:
+        for name, build in builds:
             if rig.result["cases"] and rig.left() < args.requests * (interval + 1) + 30:
                 print(f"no time left for requests every {interval:g} s")
                 return
-            found = {"of": models[0][1], "interval_s": interval, "build": name, "policy": policy, "ms": [], "alone": [],
-                     "switch": []}
+            found = {"of": models[0][1], "interval_s": interval, "build": name, "ms": [], "alone": [], "switch": []}
             rig.result["cases"].append(found)
             rig.use(build)
             measure(rig, found, models)
@@ -162,14 +156,14 @@ def conclude(rig):
         digest(one)
     print(f"interactive: programs of {' and '.join(map(r.show_size, args.sizes))} ({rig.result['programs']}), budget "
           f"{r.show_size(args.budget)}, begun together; an answer of {args.tokens} tokens to {args.prompt}; ms")
-    r.table(["of", "every", "build", "policy", "alone", "one switch", "first", "mean of 3 to 9", "from 10", "p50", "p90", "max",
+    r.table(["of", "every", "build", "alone", "one switch", "first", "mean of 3 to 9", "from 10", "p50", "p90", "max",
              "switches", "other's units/s", "alone then", "of left"],
-            [[r.show_size(one["of"]), f"{one['interval_s']:g} s", one["build"], one["policy"], r.number(one["alone_ms"]),
+            [[r.show_size(one["of"]), f"{one['interval_s']:g} s", one["build"], r.number(one["alone_ms"]),
               r.number(one["switch_ms"]), r.number(one["ms"][0]), r.number(r.mean(one["ms"][2:9])),
               *(r.number(one["known_ms"][key]) for key in ("mean", "p50", "p90")), r.number(max(one["ms"])), one["switches"],
               r.number(one["units"] / one["seconds"]), r.number(one["rate"]), r.percent(one["of_left"])] for one in rows])
     for one in rows:
-        print(f"every {one['interval_s']:g} s, {one['build']}, {one['policy']}: " + " ".join(f"{ms:.0f}" for ms in one["ms"]))
+        print(f"every {one['interval_s']:g} s, {one['build']}: " + " ".join(f"{ms:.0f}" for ms in one["ms"]))
     if not p.measures(rig):
         return
 
@@ -178,7 +172,7 @@ def conclude(rig):
                       "is_met": measured <= wanted})
 
     for one in rows:
-        if one["policy"] == "default" and one["build"] == "new":
+        if one["build"] == "new":
             name = f"{r.show_size(one['of'])}, every {one['interval_s']:g} s"
             goal(f"{name}: longest of the first five, ms", max(one["ms"][:5]), FIRST_MS, is_share=False)
             goal(f"{name}: mean response, of one switch", one["known_ms"]["mean"] / one["switch_ms"], OVER_FLOOR)

@@ -90,7 +90,7 @@ BURST = (.1, 2.5)  # s on average, and times the rate; then
 CALM = (.3, .5)    # so that the rate is right on average
 # Best-effort programs rest in the windows of other rows, which makes them look interactive. With so little time at the
 # best level they are known in time, and a chat still stays there.
-FOUND_ALLOTMENT = "600ms"
+FOUND_SLICE = "300ms"
 FIGURES = ("mean_us", "p50_us", "p99_us")
 
 
@@ -250,10 +250,9 @@ class World:
             budget = rig.args.budget or (2**27 if rig.result["programs"] == "app" else 14 * 2**30)
             budget = OVER.get(rig.args.workloads[0], budget) if not rig.args.budget else budget
             pinned = budget + 2**32 if rig.args.workloads[0] in OVER else 2**28
-            self.daemon = r.Daemon(rig, "daemon-" + name, gpu_budget=budget, pinned=pinned, shared_gpu=True,
-                                   best_class="latency", latency_mode=name, idle="100ms",
-                                   policy=None, quantum=None,
-                                   allotment=FOUND_ALLOTMENT if rig.args.which_class == "found" else None)
+            self.daemon = r.Daemon(rig, "daemon-" + name, gpu_budget=budget, pinned=pinned,
+                                   best_class="latency", latency_mode=name, idle="100ms", turn=None,
+                                   slice=FOUND_SLICE if rig.args.which_class == "found" else None)
 
     def have(self, workload):
         """Start what is lacking."""

@@ -2,7 +2,7 @@
 """bench/links: one daemon for all GPUs, and all links at once.
 
 --programs programs (bench/app), as many on each GPU as can be, together need --need times the budgets. All of them rewrite all of
-their memory without a pause, and turns are short (--quantum), so that every GPU switches all the time. Measured for --run:
+their memory without a pause, and turns are short (--turn), so that every GPU switches all the time. Measured for --run:
 
   decisions   the time that passes each time while scheduler and planner decide, and while the loop works on what follows from that,
               as the daemon counts them: gpus[].decision_times and pass_times of mux-ctl status --json
@@ -30,7 +30,7 @@ def add_options(parser):
     parser.add_argument("--programs", type=int, default=30, metavar="N", help="(30)")
     parser.add_argument("--budget", type=r.size, default=6 * 2**30, metavar="SIZE", help="of each GPU (6G)")
     parser.add_argument("--need", type=float, default=2, metavar="N", help="what programs need, of the budgets (2)")
-    parser.add_argument("--quantum", default="20ms", metavar="TIME", help="of the daemon (20ms)")
+    parser.add_argument("--turn", default="20ms", metavar="TIME", help="length of a turn (20ms)")
     parser.add_argument("--run", type=r.milliseconds, default=r.milliseconds("20s"), metavar="TIME", help="measured (20s)")
     parser.add_argument("--warm", type=r.milliseconds, default=r.milliseconds("40s"), metavar="TIME",
                         help="before that, at most, until host memory grows no more (40s)")
@@ -123,15 +123,13 @@ def measure(rig, daemon, apps):
 
 def read_copies(path):
     """Of a trace: (GPU, way, begin, end, bytes) of each span of copies, in ns."""
-    found, gpu = [], None
+    found = []
     with open(path, encoding="utf-8") as lines:
         for line in lines:
             words = line.split()
-            if len(words) > 2 and words[1] == "gpu":
-                gpu = r.fields(words[2])["index"]
-            elif len(words) == 6 and words[1] == "copied" and words[5] in ("in", "out"):
+            if len(words) == 7 and words[2] == "copied" and words[6] in ("in", "out"):
                 span = r.fields(line)
-                found.append((gpu, words[5], span["begin_ns"], span["end_ns"], span["bytes"]))
+                found.append((int(words[1]), words[6], span["begin_ns"], span["end_ns"], span["bytes"]))
     return found
 
 
@@ -156,8 +154,8 @@ def run(rig):
         raise r.Absent(f"a GPU has less than {r.show_size(args.budget)} free")
     ceilings(rig, n_gpus)
     total = int(args.need * n_gpus * args.budget)
-    daemon = r.Daemon(rig, gpu=",".join(str(i) for i in range(n_gpus)), gpu_budget=args.budget, place="off", shared_gpu=True,
-                      pinned=min(total + 2**30, r.host_bytes() * 3 // 4), quantum=args.quantum)
+    daemon = r.Daemon(rig, gpu=",".join(str(i) for i in range(n_gpus)), gpu_budget=args.budget, place="off",
+                      pinned=min(total + 2**30, r.host_bytes() * 3 // 4), turn=args.turn)
     apps = start_programs(rig, daemon, n_gpus)
     measure(rig, daemon, apps)
     for app in apps:
@@ -216,7 +214,7 @@ def conclude(rig):
     busy_rate = moved / seconds / 1e9 if seconds > 0 else None
     result.update(busy_s=seconds, busy_gb_s=busy_rate, gb_s=all_rate, ceiling_gb_s=ceiling)
     print(f"links: {n_gpus} GPUs, {rig.args.programs} programs of {r.show_size(result['program_bytes'])}, a budget of "
-          f"{r.show_size(rig.args.budget)} each, turns of {rig.args.quantum}, for {result['run_s']:.1f} s; "
+          f"{r.show_size(rig.args.budget)} each, turns of {rig.args.turn}, for {result['run_s']:.1f} s; "
           f"{result['work_passes']} passes, all bytes right")
     r.table(["decisions", "of them", "median ms", "p99", "p99.9", "longest since the start"],
             [[name, sum(times["counts"]), *(r.number(quantile(times, part), 3) for part in (.5, .99, .999)),

@@ -276,8 +276,8 @@ def wait_for(programs, until, ended=None):
 def daemon_of(rig, cell, side, card, total):
     """gpumux for that side."""
     options = {"gpu": ",".join(str(i) for i in range(len(rig.gpus))), "gpu_budget": card, "place": "order",
-               "admit": side.split("-")[0], "when_full": "wait", "shared_gpu": True,
-               "idle": None, "policy": None, "quantum": None, "history": os.path.join(rig.work, f"{cell}.history")}
+               "admit": side.split("-")[0], "when_full": "wait",
+               "idle": None, "turn": None, "history": os.path.join(rig.work, f"{cell}.history")}
     if options["admit"] == "fit":
         options["patience"] = f"{rig.args.limit:.0f}s" # nobody begins without room
     if side.endswith("-mps"):

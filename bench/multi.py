@@ -10,8 +10,8 @@ mixed         ResNet-152, VGG-19 and a decoder
 science       2D wavelet, hotspot, unstructured flow, nearest neighbours (--kernel each)
 micro         vector addition and matrix products, two of each; also at 100 %
 pairs         five kernels, each by itself beside a program that touches as much as it can. The kernel has as much again
-              that it never touches; all have 75, 100 or 150 % of --pair-budget. Admission by promise (--fit committed),
-              by need (--fit working-set), and by promise with a cap for the other program.
+              that it never touches; all have 75, 100 or 150 % of --pair-budget. By need, and with a cap for the other
+              program.
 
 A cell is a set, a percentage and a length of turns: "decoders-150-200ms". --cells picks some by name; a wrong name is answered by
 all. A cell takes a minute or two; those of earlier results (--known FILE) are shown again and not run.
@@ -19,8 +19,7 @@ all. A cell takes a minute or two; those of earlier results (--known FILE) are s
 In-memory throughput is that of the same programs natively at once, which the GPU must have the memory for. The bound and the
 ideal are those of bench/ideal.py with the programs' footprints and alone times, the budget, and the link as in the same
 run: the bound for equal turns of that length one after the other, the ideal for the turns that there were, as recorded. A
-turn counts from the moment the program runs. --variants adds rows: no-prefetch, promise (--fit committed: what is moved is all
-that a program has allocated), no-shadows.
+turn counts from the moment the program runs.
 """
 
 import functools
@@ -35,7 +34,6 @@ import sides
 SETS = ("decoders", "more", "cnns", "mixed", "science", "micro", "pairs")
 PAIRS = ("wavelet", "hotspot", "flow", "neighbours", "products")
 PAIR_OVER = (75, 100, 150)
-VARIANTS = {"no-prefetch": {"prefetch": "off"}, "promise": {"fit": "committed"}, "no-shadows": {"shadows": "off"}}
 
 
 def add_options(parser):
@@ -44,8 +42,6 @@ def add_options(parser):
     parser.add_argument("--turns", default="200ms,1s", metavar="TIME,...", help="lengths of turns (200ms,1s)")
     parser.add_argument("--cells", metavar="CELL,...", help="only these cells")
     parser.add_argument("--known", action="append", default=[], metavar="FILE", help="an earlier result")
-    parser.add_argument("--variants", type=r.some_of(tuple(VARIANTS)), default=[], metavar="NAME,...",
-                        help="also with such settings of the daemon")
     parser.add_argument("--decoder", type=r.size, default=7 * 2**30, metavar="SIZE", help="(7G)")
     parser.add_argument("--cnn", type=r.size, default=4 * 2**30, metavar="SIZE", help="(4G)")
     parser.add_argument("--kernel", type=r.size, default=4 * 2**30, metavar="SIZE", help="(4G; of a pair half as much)")
@@ -67,11 +63,10 @@ def all_cells(args):
     for set_ in args.sets:
         if set_ == "pairs":
             found += [Cell(set_, over, args.turns.split(",")[-1], what, admission) for what in PAIRS
-                      for over in PAIR_OVER for admission in ("promise", "need", "cap")]
+                      for over in PAIR_OVER for admission in ("need", "cap")]
             continue
         for over in (100, 150, 200, 300) if set_ == "micro" else (150, 200, 300):
-            found += [Cell(set_, over, turn, variant=variant) for turn in args.turns.split(",")
-                      for variant in (None, *args.variants)]
+            found += [Cell(set_, over, turn) for turn in args.turns.split(",")]
     wanted = args.cells.split(",") if args.cells else [cell.name for cell in found]
     unknown = set(wanted) - {cell.name for cell in found}
     if unknown:
@@ -106,13 +101,6 @@ def budget_of(args, cell, natives):
     return max(sum(sizes) * 100 // cell.over, max(sizes) * 103 // 100) + (2**26 if cell.over == 100 else 0)
 
 
-def options_of(cell):
-    """Of the daemon."""
-    if cell.set == "pairs":
-        return {"fit": "working-set" if cell.variant == "need" else "committed"}
-    return {"fit": "working-set", **VARIANTS.get(cell.variant, {})}
-
-
 def set_cap(rig, row, apps, daemon):
     """The program that touches as much as it can leaves room for the other one."""
     cap = row["budget"] - apps[0].bytes
@@ -131,8 +119,7 @@ def run_cell(rig, cell, natives, alone):
            "budget": budget_of(args, cell, natives), "footprints": alone,
            "block_ms": max(args.block, 2 * len(plans) * r.milliseconds(cell.turn))} # two rounds at least
     change = functools.partial(set_cap, rig, row) if cell.variant == "cap" else None
-    sides.measure(rig, row, natives, plans, change=change, gpu_budget=row["budget"], quantum=cell.turn,
-                  **options_of(cell))
+    sides.measure(rig, row, natives, plans, change=change, gpu_budget=row["budget"], turn=cell.turn)
 
 
 def run(rig):
@@ -160,7 +147,7 @@ def run(rig):
                 sides.end(natives)
                 natives = []
                 natives, who = sides.start(rig, f"native-{cell.name}", plans), mine
-                alone = [[*native.footprint(), r.median([ms for _, ms, _ in native.units(500)["list"]])]
+                alone = [[*native.footprint(), r.median([ms for _, ms in native.units(500)["list"]])]
                          for native in natives]
             run_cell(rig, cell, natives, alone)
 

@@ -140,7 +140,7 @@ def run(rig):
     wanted = args.only or (SIMULATED if args.simcuda else CASES)
     budget = args.budget or (2**29 if args.simcuda else 40 * 2**30) // (2 if args.marking else 1)
     pinned = 2**34 if args.marking and not args.simcuda else 2**28 # what asks has memory of both on the host
-    options = {"gpu_budget": budget, "pinned": pinned, "idle": "100ms", "policy": None, "quantum": None}
+    options = {"gpu_budget": budget, "pinned": pinned, "idle": "100ms", "turn": None}
     rig.result.update(cases={name: [] for name in wanted}, absent={}, marking=args.marking)
     cores = sorted(os.sched_getaffinity(0))
     rig.model_file = make_model_file(rig) if "load" in wanted else None
@@ -148,7 +148,7 @@ def run(rig):
         daemon = r.Daemon(rig, **options)
         daemons = [daemon if args.marking else None] * 2 + [daemon]
         if args.marking:
-            daemons[-1] = asking = r.Daemon(rig, "asking", shared_gpu=True, oversize="host", fit="working-set", **options)
+            daemons[-1] = asking = r.Daemon(rig, "asking", oversize="host", **options)
             filler = r.App(rig, "filler", budget + 2**27, asking, piece=2**26)
         for start in range(args.starts):
             first = start * len(cores) // args.starts

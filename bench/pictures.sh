@@ -31,7 +31,7 @@ mkdir "$dir/sim" "$dir/run"
 unset GPUMUX_LOG LD_PRELOAD TMUX NO_COLOR
 export SIMCUDA_DIR="$dir/sim" SIMCUDA_MEMORY=2G GPUMUX_SOCKET="$dir/gpumux.sock" GPUMUX_RUN_DIR="$dir/run" TMUX_TMPDIR="$dir"
 export LD_LIBRARY_PATH="$build/tests/simcuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-"$build/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 640M --pinned 1G --slice 250ms --allotment 2s > "$dir/daemon.out" 2>&1 & pids=$!
+"$build/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 640M --pinned 1G --slice 1s > "$dir/daemon.out" 2>&1 & pids=$!
 for try in $(seq 100); do "$build/daemon/mux-ctl" ps -q > /dev/null 2>&1 && break; sleep 0.1; done
 
 # program NAME CLASS ARGUMENT...: gm_worker under that name.

@@ -212,7 +212,7 @@ def load_all(programs):
 
 
 def work_together(programs, ms):
-    """All at once for so long. When that began, in ms, and of each the units as (end_ms, ms, is_rewrite)."""
+    """All at once for so long. When that began, in ms, and of each the units as (end_ms, ms)."""
     begun = time.monotonic() * 1000
     for program in programs:
         program.ask_units(ms)
@@ -238,7 +238,7 @@ class Kept:
         line = self.program.try_line(seconds) if self.is_asked else None
         if line is None:
             return
-        self.ends += [end / 1000 for end, _, _ in self.program.take(line)["list"]]
+        self.ends += [end / 1000 for end, _ in self.program.take(line)["list"]]
         self.is_asked = False
         if self.is_wanted:
             self.start()

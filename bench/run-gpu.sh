@@ -9,10 +9,10 @@
 #   sh bench/run-gpu.sh build-portable --set latency --budget 150 -- --workloads T,Y
 #   sh bench/run-gpu.sh build-portable --set working --budget 500 -- --cells three,three-one
 #
-#   --set NAME,...  memory, which is copy, link, tiers, prefetch, switch, shadows and sweep (and what is measured without this
-#                   option); or any of these, models, hash, gate, decide, idle, interactive, overhead, latency, working, multi,
-#                   mixes and links. python3 bench/NAME.py --help explains each; tiers, prefetch and shadows are sets of
-#                   switch.py, sweep and models parts of oversize.py
+#   --set NAME,...  memory, which is copy, link, tiers, switch and sweep (and what is measured without this option); or any
+#                   of these, models, hash, gate, decide, idle, interactive, overhead, latency, working, multi, mixes and
+#                   links. python3 bench/NAME.py --help explains each; tiers is a set of switch.py, sweep and models are
+#                   parts of oversize.py
 #   --budget S      all of it ends within so many seconds (380): each has as much of what is left
 #   --disk DIR      folder of the disk tier (without it: no disk)
 #   --simcuda       with small sizes on the simulated GPU, and no PyTorch: shows that everything runs, not how fast
@@ -51,7 +51,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ "$budget" -ge 30 ] 2> /dev/null || usage
-[ "$benches" != memory ] || benches="copy link tiers prefetch switch shadows sweep"
+[ "$benches" != memory ] || benches="copy link tiers switch sweep"
 command -v python3 > /dev/null 2>&1 || { echo "run-gpu: no python3"; exit 1; }
 begun=$(date +%s)
 work=$(mktemp -d "${TMPDIR:-/tmp}/gpumux-run.XXXXXX") || exit 1
@@ -124,14 +124,9 @@ run() {
     hash) bench "$build/bench/hash" ${simcuda:+--bytes 128M --rounds 2} "$@" ;;
     gate | decide) bench "$build/bench/$name" "$@" ;;
     switch) script switch $small ${simcuda:+--sizes 96M,128M --budget 160M --piece 40M} --turns 50 "$@" ;;
-    shadows) script switch --set shadows $small ${simcuda:+--sizes 48M,48M --budget 72M --piece 8M} "$@" ;;
     tiers)
         script switch --set tiers $small ${simcuda:+--sizes 132M,132M,132M --budget 136M --piece 24M --work 50ms} \
             --turns 50 ${disk:+--disk "$disk"} "$@"
-        ;;
-    prefetch)
-        script switch --set prefetch $small ${simcuda:+--sizes 132M,132M,132M --budget 160M --piece 24M --work 50ms} \
-            --turns 50 "$@"
         ;;
     sweep) script oversize --parts sweep $small ${simcuda:+--size 160M --budget 96M --pinned 160M} "$@" ;;
     models)
@@ -146,7 +141,7 @@ run() {
     latency) script latency ${simcuda:+--programs app --window 300ms} "$@" ;;
     working)
         script working $small ${simcuda:+--programs app --pool 64M --piece 4M --touch 8M --hidden 8M --decoder 56M \
-            --budget 96M --beside-budget 72M --hidden-budget 44M --quantum 100ms --warm 1s --block 500ms --found 1s} "$@"
+            --budget 96M --beside-budget 72M --hidden-budget 44M --turn 100ms --warm 1s --block 500ms --found 1s} "$@"
         ;;
     multi)
         script multi $small ${simcuda:+--programs app --piece 8M --decoder 32M --cnn 32M --kernel 32M --pair-budget 64M \

@@ -38,7 +38,7 @@ def rates(side, ms):
 
 
 def rates_of(begun, lists, ms):
-    return [sum(min(1, max(0, 1 - (ended - begun - ms) / took)) for ended, took, _ in units) * 1000 / ms for units in lists]
+    return [sum(min(1, max(0, 1 - (ended - begun - ms) / took)) for ended, took in units) * 1000 / ms for units in lists]
 
 
 def trace_of(lists, switches):
@@ -48,7 +48,7 @@ def trace_of(lists, switches):
     """
     found, moments = [], [-math.inf, *sorted(switches), math.inf]
     for begin, end in zip(moments, moments[1:]):
-        inside = [[ended for ended, _, _ in units if begin < ended <= end] for units in lists]
+        inside = [[ended for ended, _ in units if begin < ended <= end] for units in lists]
         found += sorted(([index, len(ends)] for index, ends in enumerate(inside) if ends), key=lambda one: inside[one[0]][0])
     return found
 
@@ -73,8 +73,7 @@ def measure(rig, row, natives, plans, environment=None, change=None, then=None, 
     block = row.get("block_ms", args.block)
     rig.result["rows"].append(row)
     pinned = total + 2**28 + min(4 * 2**30, budget) # as much as can be of use
-    daemon = r.Daemon(rig, "daemon-" + name, environment=environment, **{"pinned": pinned, "shared_gpu": True,
-                                                                        "idle": None, **options})
+    daemon = r.Daemon(rig, "daemon-" + name, environment=environment, **{"pinned": pinned, "idle": None, **options})
     begun = time.monotonic()
     apps = start(rig, name, plans, daemon)
     row["fill_s"] = time.monotonic() - begun

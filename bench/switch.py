@@ -7,15 +7,12 @@ verifies, or verifies and rewrites, every byte, again and again for as long as t
 moved and where its time went is what the daemon says (mux-ctl status --json, gpus[0].history). The ceiling is bench/link of the
 same run, before and after all turns. Sets, of which --set picks one:
 
-switch     two programs that rewrite all they have. --peer checkpoint does the same turns without gpumux, through the driver's
-           own suspend: of the one process cuCheckpointProcessLock and ...Checkpoint, of the other ...Restore and ...Unlock. It
-           moves all memory of both, whether there is room or not
-shadows    two programs that only read what they hold, as models read their weights, and two that rewrite every byte, each with
-           --shadows off and on: what it saves that unchanged memory is not copied out, and what finding that out costs
-tiers      three programs whose turns work for 700 ms, with pinned memory for all of them, for a third and for a fifth, the rest
-           paged; and with --disk for a ninth, the rest on the disk
-prefetch   the same three with little pinned memory, with --prefetch off and on: what it saves, and what it costs a pass of
-           the program that runs meanwhile
+switch   two programs that rewrite all they have, and two that only read it, as models read their weights: unchanged memory is
+         not copied out. --peer checkpoint does the turns of the first two without gpumux, through the driver's own suspend: of
+         the one process cuCheckpointProcessLock and ...Checkpoint, of the other ...Restore and ...Unlock. It moves all memory
+         of both, whether there is room or not
+tiers    three programs whose turns work for 700 ms, with pinned memory for all of them, for a third and for a fifth, the rest
+         paged; and with --disk for a ninth, the rest on the disk
 
 Turns to warm up are counted apart: pinned memory is made as it is found to be lacking, and the daemon learns when each comes.
 """
@@ -53,8 +50,7 @@ for line in sys.stdin:
 """
 
 Set = collections.namedtuple("Set", "sizes budget work_ms")
-SETS = {"switch": Set((16, 20), 24, 0), "shadows": Set((16, 16), 24, 0), "tiers": Set((12, 12, 12), 14, 700),
-        "prefetch": Set((6, 6, 6), 8, 300)} # GiB
+SETS = {"switch": Set((16, 20), 24, 0), "tiers": Set((12, 12, 12), 14, 700)} # GiB
 Row = collections.namedtuple("Row", "name work options")
 
 
@@ -78,15 +74,8 @@ def part_of(count):
 
 def rows_of(args):
     total = sum(args.sizes)
-    mirror = {"pinned": total + 4 * SLAB} # a copy of everything
     if args.set == "switch":
-        return [Row("switch", "rewrite", mirror)]
-    if args.set == "shadows":
-        return [Row(f"{name}, {shadows}", work, {**mirror, "shadows": shadows})
-                for name, work in (("read", "verify"), ("rewrite", "rewrite")) for shadows in ("off", "on")]
-    if args.set == "prefetch":
-        return [Row(prefetch, "mixed", {"pinned": part_of(total * 2 // 9), "paged": total, "prefetch": prefetch})
-                for prefetch in ("off", "on")]
+        return [Row(name, work, {"pinned": total + 4 * SLAB}) for name, work in (("rewrite", "rewrite"), ("read", "verify"))]
     found = [Row("all pinned", "rewrite", {"pinned": total})]
     found += [Row(f"1/{part} pinned", "rewrite", {"pinned": part_of(total // part), "paged": total}) for part in (3, 5)]
     if args.disk:
@@ -130,13 +119,13 @@ def measure(rig, row, until):
     before = daemon.gpu()
     take_turns(found["turns"], args.turns, until - rig.closing_s())
     gpu = daemon.gpu()
-    found.update(moved={key: gpu[key] - before[key] for key in COUNTED}, is_hashing=gpu["is_hashing"], tiers=gpu["tiers"])
+    found.update(moved={key: gpu[key] - before[key] for key in COUNTED}, tiers=gpu["tiers"])
     for app in apps:
         app.end()
     daemon.stop()
     if any(turn["switches"] == 0 for turn in found["turns"]):
         raise r.Failure("turns without a switch: the programs fit into the budget together")
-    if row.options.get("shadows") == "on" and not gpu["is_hashing"]:
+    if not gpu["is_hashing"]:
         raise r.Failure("the daemon does not hash on this GPU: its log says why")
     if gpu["tiers"]["pinned_used_bytes"] > row.options["pinned"]:
         raise r.Failure(f"{row.name}: more pinned memory was used than the cap")
@@ -254,26 +243,18 @@ def judge(rig, rows):
         goals.append({"goal": text, "measured": measured, "wanted": wanted, "is_share": True,
                       "is_met": measured >= wanted if is_least else measured <= wanted})
 
-    def ratio(row, base, key="first_ms"):
-        one, other = of[row][key], of[base][key]
-        return one["median"] / other["median"] if isinstance(one, dict) else one / other
-
-    if "switch" in of:
-        goal("rate of the copies, of the ceiling", of["switch"]["of_link"] or 0, .95, is_least=True)
-        goal("whole switch, of bytes over ceiling", of["switch"]["of_ideal"], 1.1)
-        goal("time not hidden behind copies, of the switch", of["switch"]["not_hidden"], .03)
-    if "read, on" in of:
-        goal("copied out of unchanged memory, of what it was",
-             of["read, on"]["moved"]["bytes_out"] / of["read, off"]["moved"]["bytes_out"], 0)
-        goal("a switch of unchanged memory, of what it was", ratio("read, on", "read, off"), 1)
-    if "rewrite, on" in of:
-        goal("a switch of changed memory, of what it was without hashes", ratio("rewrite, on", "rewrite, off"), 1.03)
+    if "rewrite" in of:
+        goal("rate of the copies, of the ceiling", of["rewrite"]["of_link"] or 0, .95, is_least=True)
+        goal("whole switch, of bytes over ceiling", of["rewrite"]["of_ideal"], 1.1)
+        goal("time not hidden behind copies, of the switch", of["rewrite"]["not_hidden"], .03)
+    if "read" in of:
+        moved = of["read"]["moved"]
+        goal("copied out of unchanged memory", moved["bytes_out"] / (moved["bytes_out"] + moved["bytes_clean"] or 1), 0)
+        goal("whole switch of unchanged memory, of bytes over ceiling", of["read"]["of_ideal"], 1.1)
     for row in rows[1:] if rig.args.set == "tiers" else ():
         if row["row"] != "disk":
-            goal(f"{row['row']}: first kernel, of all pinned", ratio(row["row"], "all pinned"), 1.1)
-    if rig.args.set == "prefetch" and len(rows) == 2:
-        goal("a switch with prefetch, of one without", ratio("on", "off"), .6)
-        goal("a pass with prefetch, of one without", ratio("on", "off", "pass_ms"), 1.03)
+            goal(f"{row['row']}: first kernel, of all pinned",
+                 row["first_ms"]["median"] / of["all pinned"]["first_ms"]["median"], 1.1)
     rig.result["goals"] = goals
     r.show_goals(goals)
 

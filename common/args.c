@@ -15,7 +15,8 @@ static void gm_args_advise(const struct argp_option *options, const char *word, 
     const char *name = word + strspn(word, "-");
     gm_nearest_begin(&nearest, name, strcspn(name, "="));
     for (; options->name; options++)
-        gm_nearest_look(&nearest, options->name);
+        if (!(options->flags & OPTION_HIDDEN))
+            gm_nearest_look(&nearest, options->name);
     if (nearest.best)
         snprintf(text, size, "did you mean --%s?", nearest.best);
     else

@@ -18,18 +18,13 @@
 struct gm_writer {
     int fd;
     size_t room;
-    gm_writer_notice *notice; /* NULL: an error ends it */
+    gm_writer_notice *notice;
     struct gm_lock lock;
     pthread_cond_t filled, emptied;
     char *filling, *writing;
     size_t length;   /* of what is in `filling` */
     bool is_writing; /* what is in `writing` */
-    bool is_closing; /* the thread ends when all is written */
-    bool has_ended;
-    bool is_left; /* nobody waits for the thread: it frees the writer */
-    int error;
-    uint64_t lost;  /* lines, of which nothing was said yet */
-    uint64_t whole; /* bytes of whole lines that this thread wrote */
+    uint64_t lost;   /* lines, of which nothing was said yet */
 };
 
 static uint64_t count_lines(const char *bytes, size_t length)
@@ -91,30 +86,12 @@ static void write_all(struct gm_writer *writer)
     writer->is_writing = true;
     gm_unlock(&writer->lock);
     const size_t done = write_out(writer->fd, full, length, &error);
-    const char *end = memrchr(full, '\n', done);
-    const uint64_t whole = writer->whole + (end ? (uint64_t)(end - full) + 1 : 0);
-    if (error && !writer->notice && ftruncate(writer->fd, (off_t)whole))
-        error = -errno;
     gm_lock(&writer->lock);
-    writer->whole = whole;
     writer->lost += count_lines(full + done, length - done);
-    if (!writer->notice)
-        writer->error = error;
-    else if (error == 0 && lost > 0)
+    if (error == 0 && lost > 0)
         write_notice(writer, lost);
     writer->is_writing = false;
     pthread_cond_broadcast(&writer->emptied);
-}
-
-static void free_writer(struct gm_writer *writer)
-{
-    close(writer->fd);
-    gm_lock_destroy(&writer->lock);
-    pthread_cond_destroy(&writer->filled);
-    pthread_cond_destroy(&writer->emptied);
-    free(writer->filling);
-    free(writer->writing);
-    free(writer);
 }
 
 static void *run(void *argument)
@@ -122,19 +99,10 @@ static void *run(void *argument)
     struct gm_writer *writer = argument;
     gm_lock(&writer->lock);
     for (;;) {
-        while (writer->length == 0 && !writer->is_closing)
+        while (writer->length == 0)
             gm_lock_wait(&writer->filled, &writer->lock);
-        if (writer->length == 0 || writer->error)
-            break;
         write_all(writer);
     }
-    writer->length = 0;
-    writer->has_ended = true;
-    const bool is_left = writer->is_left;
-    pthread_cond_broadcast(&writer->emptied);
-    gm_unlock(&writer->lock);
-    if (is_left)
-        free_writer(writer);
     return NULL;
 }
 
@@ -151,14 +119,18 @@ struct gm_writer *gm_writer_open(int fd, size_t room, gm_writer_notice *notice, 
     pthread_cond_init(&writer->emptied, NULL);
     if (writer->filling && writer->writing && gm_thread_start_on(run, writer, name) == 0)
         return writer;
-    writer->fd = -1;
-    free_writer(writer);
+    gm_lock_destroy(&writer->lock);
+    pthread_cond_destroy(&writer->filled);
+    pthread_cond_destroy(&writer->emptied);
+    free(writer->filling);
+    free(writer->writing);
+    free(writer);
     return NULL;
 }
 
 static bool is_empty(const struct gm_writer *writer)
 {
-    return (writer->length == 0 && !writer->is_writing) || writer->has_ended;
+    return writer->length == 0 && !writer->is_writing;
 }
 
 /* Under the lock. */
@@ -173,8 +145,7 @@ static bool wait_until_empty(struct gm_writer *writer, uint64_t patience_ns)
 bool gm_writer_put(struct gm_writer *writer, const char *lines, size_t length, uint64_t patience_ns)
 {
     gm_lock(&writer->lock);
-    const bool is_taken =
-        !writer->error && !writer->is_closing && length <= writer->room - writer->length;
+    const bool is_taken = length <= writer->room - writer->length;
     if (is_taken) {
         const bool is_first = is_empty(writer);
         memcpy(writer->filling + writer->length, lines, length);
@@ -189,35 +160,10 @@ bool gm_writer_put(struct gm_writer *writer, const char *lines, size_t length, u
     return is_taken;
 }
 
-int gm_writer_error(struct gm_writer *writer)
-{
-    gm_lock(&writer->lock);
-    const int error = writer->error;
-    gm_unlock(&writer->lock);
-    return error;
-}
-
 bool gm_writer_flush(struct gm_writer *writer, uint64_t patience_ns)
 {
     gm_lock(&writer->lock);
     const bool is_written = wait_until_empty(writer, patience_ns);
     gm_unlock(&writer->lock);
     return is_written;
-}
-
-int gm_writer_close(struct gm_writer *writer, uint64_t patience_ns)
-{
-    gm_lock(&writer->lock);
-    const struct timespec until = gm_timespec(gm_now() + patience_ns);
-    writer->is_closing = true;
-    pthread_cond_signal(&writer->filled);
-    while (!writer->has_ended && gm_lock_wait_until(&writer->emptied, &writer->lock, &until) == 0)
-        continue;
-    const bool has_ended = writer->has_ended;
-    const int error = has_ended ? writer->error : -ETIMEDOUT;
-    writer->is_left = true;
-    gm_unlock(&writer->lock);
-    if (has_ended)
-        free_writer(writer);
-    return error;
 }

@@ -121,7 +121,7 @@ class Actor:
         work_ms = milliseconds() - begun
         if not is_turn and rest:
             with open(rest[0], "w", encoding="ascii") as file:
-                file.writelines(f"{end:.3f} {ms:.4f} unit\n" for end, ms in passes)
+                file.writelines(f"{end:.3f} {ms:.4f}\n" for end, ms in passes)
         took = [ms for _, ms in passes]
         say(f"first_ms={first_ms:.4f} first_unit_ms={passes[0][0] - asked:.4f} work_ms={work_ms:.4f} "
             f"pass_ms={figures.median(took):.4f} pass_max_ms={max(took):.4f} passes={len(passes)} mismatches={self.mismatches - before} sum={self.sum}")

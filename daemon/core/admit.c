@@ -2,6 +2,9 @@
 
 #include <stddef.h>
 
+/* While a holder is kept behind the head, who is at work is looked at again so often. */
+#define GM_ADMIT_LOOK_NS (1 * GM_S)
+
 static bool does_fit(const struct gm_admit_input *input, const struct gm_admit_request *request)
 {
     return request->bytes <= input->room && !request->is_barred;

@@ -2,6 +2,23 @@
 
 #include <string.h>
 
+/* So much of the time a counter covers (NVML's manual). */
+#define GM_CHECK_COVER_NS (20 * GM_MS)
+/* Of the suspects, one part in so many: The last eighth comes back at once: three steps of half
+ * a second find most, and each further one costs more of the program's time than the memory
+ * that it might spare. */
+#define GM_CHECK_LAST 8
+/* A try that fails costs some 0.3 s of a program's time. The next one waits for twice this,
+ * then four times, ... */
+#define GM_CHECK_REST_NS (4 * GM_S)
+/* ... up to this: half a percent. */
+#define GM_CHECK_REST_MOST_NS (60 * GM_S)
+/* When others use the link, nothing is judged for so long; twice as long each time that it is
+ * soon found again, */
+#define GM_CHECK_OFF_NS (60 * GM_S)
+/* ... up to this. */
+#define GM_CHECK_OFF_MOST_NS (3600 * GM_S)
+
 /* ---- samples ---- */
 
 void gm_check_init(struct gm_check *check, struct gm_check_app *apps, uint32_t max_apps)

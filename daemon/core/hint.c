@@ -2,6 +2,12 @@
 
 #include "daemon/core/tunables.h"
 
+/* Nobody knows what comes after that. */
+#define GM_HINT_AHEAD_NS (10 * GM_S)
+/* So much may be owed: two holds of the longest kind in a row. What more is allowed at once is
+ * less in the long run. */
+#define GM_HOLD_BURST_NS (125 * GM_MS)
+
 bool gm_hint_take(struct gm_hint_rate *rate, uint64_t now, uint64_t after_us, uint64_t for_us,
                   struct gm_hold *hold)
 {

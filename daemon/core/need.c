@@ -2,6 +2,12 @@
 
 #include "common/sums.h"
 
+/* Pinned memory made ahead of what the GPU cannot hold, at most: 10 ms of both links, as the
+ * streaming window, and pinned in 220 ms. */
+#define GM_NEED_AHEAD_MAX (1 * GM_GIB)
+/* ... and at least: two chunks of 32 MiB, as chunks of other sizes may have to go than come. */
+#define GM_NEED_AHEAD_MIN (64 * GM_MIB)
+
 static uint64_t greater(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;

@@ -1,5 +1,8 @@
 #include "daemon/core/room.h"
 
+/* Parts: ... at most one such part of it. */
+#define GM_CAP_ROOM_SHARE 8
+
 /* Of the GPU, whatever the app's cap. */
 static uint64_t gpu_limit(const struct gm_room_input *input)
 {

@@ -69,7 +69,7 @@ struct gm_sched_policy {
 struct gm_sched_config {
     uint32_t max_apps;
     uint64_t budget;       /* bytes */
-    uint32_t levels;       /* K: 1 .. GM_SCHED_LEVELS_MAX; 1 is plain round robin */
+    uint32_t levels;       /* K: 1 .. GM_SCHED_LEVELS_MAX */
     uint64_t allotment_ns; /* T: run time at level 1 after which an app drops; doubles per level */
     uint64_t slice_ns;     /* S: length of a turn at level 1; doubles per level */
     uint64_t patience_ns;  /* after so long a wait, beyond a round of its level, an app goes first;

@@ -6,6 +6,9 @@
 
 #include "daemon/core/sched_levels.h"
 
+/* Usual gaps: An app that is overdue by more is not expected at any moment any more. */
+#define GM_SCHED_OVERDUE 8
+
 #define NIL GM_SCHED_NIL
 
 static enum gm_why why_chosen(const struct gm_sched *s, const struct gm_sched_app *a)

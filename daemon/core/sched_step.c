@@ -172,6 +172,13 @@
 #include <assert.h>
 #include <string.h>
 
+/* An app gets such a turn so often: who ends needs one, and profilers send signals all the
+ * time. */
+#define GM_SCHED_HURRY_AGAIN_NS (30 * GM_S)
+/* ... and all apps of a user together so often: with the two switches 0.6 s, 6 % of the others'
+ * time, however many programs a user starts and signals. */
+#define GM_SCHED_HURRY_USER_NS (10 * GM_S)
+
 #define NIL GM_SCHED_NIL
 #define APPS_MAX (1u << 20) /* keeps every size below far from overflow */
 /* The longest slice doubled per level times a weight stays within 64 bits. */

@@ -239,10 +239,9 @@ struct mux_program {
     bool is_unknown; /* nobody can tell, and `why` says why not */
 };
 
-/* Write a recorded trace as JSON trace events. False: out of memory. What of it cannot be written,
- * `file` knows. */
-struct mux_tracks;
-bool mux_export_tracks(FILE *file, const struct mux_tracks *tracks);
+/* Write the trace `from`, which lies at `path`, as JSON trace events. False, after one line: it is
+ * none. What of it cannot be written, `to` knows. */
+bool mux_export(FILE *from, const char *path, FILE *to);
 
 /* Look at the program of a command line. */
 void mux_look(char **argv, struct mux_program *program);

@@ -1,7 +1,6 @@
 /*
  * mux-ctl trace: records what the daemon tells of its work, as lines of trace/trace.h, and writes
- * such a file, or one of gpumuxd --record, as JSON trace events. Calls ask.c, tracks.c, export.c,
- * replace.c and say.c.
+ * such a file as JSON trace events. Calls ask.c, export.c, replace.c and say.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,9 +12,8 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "common/nearest.h"
 #include "daemon/ctl/ctl.h"
-#include "daemon/ctl/tracks.h"
+#include "daemon/trace/trace.h"
 
 #define LOOK_NS (100 * GM_MS) /* between two questions */
 
@@ -35,51 +33,38 @@ static void on_interrupt(int signal)
 }
 
 /* Open the file, which is new, empty or a trace, and nobody else's: in a folder where others write
- * a link, or a file of theirs, may lie. -1, after one line: it is something else, or cannot be
+ * a link, or a file of theirs, may lie. NULL, after one line: it is something else, or cannot be
  * written. */
-static int open_file(const char *path)
+static FILE *open_file(const char *path)
 {
     char begin[sizeof GM_TRACE_MAGIC - 1];
     struct stat found;
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0600);
-    if (fd < 0) {
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!file) {
         cannot_write(path, errno);
-        return -1;
+        if (fd >= 0)
+            close(fd);
+        return NULL;
     }
     const bool is_file = fstat(fd, &found) == 0 && S_ISREG(found.st_mode);
-    if (is_file && (found.st_uid != geteuid() || found.st_nlink != 1)) {
-        mux_complain("trace: %s is another user's, or has more names: choose another file", path);
-        close(fd);
-        return -1;
-    }
     const ssize_t n = is_file ? pread(fd, begin, sizeof begin, 0) : -1;
-    if (n == 0 || (n == sizeof begin && memcmp(begin, GM_TRACE_MAGIC, sizeof begin) == 0))
-        return fd;
-    mux_complain("trace: %s is there and no trace: remove it, or choose another file", path);
-    close(fd);
-    return -1;
-}
-
-static bool write_all(int fd, const char *text, size_t length)
-{
-    while (length > 0) {
-        const ssize_t n = write(fd, text, length);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        text += n;
-        length -= (size_t)n;
-    }
-    return true;
+    if (is_file && (found.st_uid != geteuid() || found.st_nlink != 1))
+        mux_complain("trace: %s is another user's, or has more names: choose another file", path);
+    else if (n == 0 || (n == sizeof begin && memcmp(begin, GM_TRACE_MAGIC, sizeof begin) == 0))
+        return file;
+    else
+        mux_complain("trace: %s is there and no trace: remove it, or choose another file", path);
+    fclose(file);
+    return NULL;
 }
 
 struct recording {
     const struct mux_options *options;
     const char *path;
-    int fd;
+    FILE *file;
     uint64_t since, bytes;
-    double pid, started; /* of the daemon that is asked; 0: of none yet */
+    double started; /* the daemon that is asked */
 };
 
 /* Ask once, and write what has come. *is_over: the daemon has ended, or is another one. */
@@ -98,22 +83,21 @@ static int look(struct recording *recording, bool *is_over)
     cJSON *answer = cJSON_Parse(ask.text);
     free(ask.text);
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(answer, "text");
-    const double pid = mux_number(answer, "pid"), started = mux_number(answer, "started_s");
+    const double started = mux_number(answer, "started_s");
     int result = MUX_OK;
     if (!cJSON_IsString(text) || mux_number(answer, "next") < 1) {
         mux_complain("trace: gpumuxd's answer is no trace");
         result = MUX_FAILED;
-    } else if (recording->bytes > 0 && (pid != recording->pid || started != recording->started)) {
+    } else if (recording->bytes > 0 && started != recording->started) {
         mux_complain("trace: the daemon was restarted, so the trace ends here");
         *is_over = true;
-    } else if ((recording->bytes == 0 && ftruncate(recording->fd, 0)) ||
-               !write_all(recording->fd, text->valuestring, strlen(text->valuestring))) {
+    } else if ((recording->bytes == 0 && ftruncate(fileno(recording->file), 0)) ||
+               fputs(text->valuestring, recording->file) < 0 || fflush(recording->file)) {
         cannot_write(recording->path, errno);
         result = MUX_FAILED;
     } else {
         recording->bytes += strlen(text->valuestring);
         recording->since = (uint64_t)mux_number(answer, "next");
-        recording->pid = pid;
         recording->started = started;
     }
     cJSON_Delete(answer);
@@ -128,8 +112,8 @@ static int record(const struct mux_options *options, const char *path)
     const uint64_t begun = gm_now(), most = (uint64_t)options->seconds * GM_S;
     char size[32];
     bool is_over = false;
-    recording.fd = open_file(path);
-    if (recording.fd < 0)
+    recording.file = open_file(path);
+    if (!recording.file)
         return MUX_FAILED;
     sigaction(SIGINT, &end, NULL);
     sigaction(SIGTERM, &end, NULL);
@@ -140,7 +124,7 @@ static int record(const struct mux_options *options, const char *path)
         nanosleep(&pause, NULL);
         code = look(&recording, &is_over); /* at its end, too */
     }
-    if (close(recording.fd) && code == MUX_OK) {
+    if (fclose(recording.file) && code == MUX_OK) {
         cannot_write(path, errno);
         code = MUX_FAILED;
     }
@@ -164,13 +148,24 @@ static bool is_same(const char *path, const char *other)
            one.st_ino == two.st_ino;
 }
 
+/* All of it, or nothing: the JSON is in memory before a file is touched. */
 static int export_to_json(const struct mux_options *options, const char *path)
 {
-    struct mux_tracks tracks;
     struct mux_file new;
-    FILE *file = stdout;
+    char *json = NULL;
+    size_t length = 0;
     int code = MUX_FAILED;
-    if (!mux_read_tracks(path, &tracks))
+    FILE *from = fopen(path, "re"), *memory = open_memstream(&json, &length), *file = stdout;
+    if (!from)
+        mux_complain("%s: %s", path, strerror(errno));
+    bool is_good = from && memory && mux_export(from, path, memory);
+    if (memory && fclose(memory) != 0 && is_good) {
+        mux_complain("%s: out of memory", path);
+        is_good = false;
+    }
+    if (from)
+        fclose(from);
+    if (!is_good)
         goto out;
     if (options->output && is_same(path, options->output)) {
         mux_complain("trace: %s is the trace itself: choose another file", options->output);
@@ -180,49 +175,30 @@ static int export_to_json(const struct mux_options *options, const char *path)
         cannot_write(options->output, errno);
         goto out;
     }
-    const bool is_good = mux_export_tracks(file, &tracks);
-    const bool is_whole =
-        options->output ? mux_end_file(&new, is_good) : fflush(stdout) == 0 && !ferror(stdout);
-    if (!is_good)
-        mux_complain("%s: out of memory", path);
-    else if (!is_whole)
-        cannot_write(options->output ? options->output : "the output", errno);
-    else
+    fwrite(json, 1, length, file);
+    if (options->output ? mux_end_file(&new, true) : fflush(stdout) == 0 && !ferror(stdout))
         code = MUX_OK;
+    else
+        cannot_write(options->output ? options->output : "the output", errno);
 out:
-    mux_free_tracks(&tracks);
+    free(json);
     return code;
 }
 
 int mux_trace(const struct mux_options *options)
 {
-    static const char *const words[] = {"record", "export"};
-    const char *word = options->words[0];
-    struct gm_nearest nearest;
-    size_t what = 0;
-    gm_nearest_begin(&nearest, word ? word : "", word ? strlen(word) : 0);
-    for (size_t i = 0; i < 2; i++)
-        gm_nearest_look(&nearest, words[i]);
-    while (word && what < 2 && strcmp(word, words[what]) != 0)
-        what++;
-    if (!word || what == 2) {
-        if (word && strcmp(word, "report") == 0) /* until 0.2: what it was */
-            mux_complain("trace: report is gone: say export, and open its JSON in ui.perfetto.dev");
-        else if (word && nearest.best)
-            mux_complain("trace: \"%.60s\": did you mean %s?", word, nearest.best);
-        else
-            mux_complain("trace: say record or export, and a file");
-        return MUX_FAILED;
-    }
-    if (!options->words[1] || options->words[2]) {
+    const char *word = options->words[0] ? options->words[0] : "";
+    const bool is_record = strcmp(word, "record") == 0, is_export = strcmp(word, "export") == 0;
+    if (strcmp(word, "report") == 0) /* until 0.2: what it was */
+        mux_complain("trace: report is gone: say export, and open its JSON in ui.perfetto.dev");
+    else if (!is_record && !is_export)
+        mux_complain("trace: say record or export, and a file");
+    else if (!options->words[1] || options->words[2])
         mux_complain("trace: %s takes one file", word);
-        return MUX_FAILED;
-    }
-    if ((what == 0 && options->output) || (what > 0 && options->seconds > 0)) {
-        mux_complain("trace: %s has no --%s", word, what == 0 ? "output" : "seconds");
-        return MUX_FAILED;
-    }
-    if (what == 0)
-        return record(options, options->words[1]);
-    return export_to_json(options, options->words[1]);
+    else if (is_record ? options->output != NULL : options->seconds > 0)
+        mux_complain("trace: %s has no --%s", word, is_record ? "output" : "seconds");
+    else
+        return is_record ? record(options, options->words[1])
+                         : export_to_json(options, options->words[1]);
+    return MUX_FAILED;
 }

@@ -28,9 +28,9 @@
 #include "daemon/core/table_check.h"
 #include "daemon/engine/act/ledger.h"
 #include "daemon/engine/step/shares.h"
-#include "daemon/memory/hostpool_adopt.h"
+#include "daemon/memory/hostpool.h"
 #include "daemon/memory/kept.h"
-#include "daemon/memory/stores_adopt.h"
+#include "daemon/memory/stores.h"
 
 /* The ledger is not to blame: what it names stays with the keeper, for another start. */
 static const char *not_now(struct gm_old *old, const char *why)

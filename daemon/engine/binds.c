@@ -12,6 +12,9 @@
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/room.h"
 
+/* What an app wants of the GPU's time is known after so long. */
+#define GM_BIND_KNOWN_NS (1 * GM_S)
+
 static int attribute(const struct gm_engine *engine, CUdevice_attribute which)
 {
     int value = 0;

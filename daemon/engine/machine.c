@@ -92,7 +92,7 @@ int gm_machine_open(struct gm_machine *machine, uv_loop_t *loop, const struct gm
     }
     if (error)
         return error;
-    machine->rejoin = all->rejoin;
+    machine->lifeline = all->lifeline;
     machine->kept = all->kept;
     machine->journal = all->journal;
     machine->clients = calloc(all->max_apps, sizeof(struct gm_client *));
@@ -255,7 +255,7 @@ int gm_machine_welcome(struct gm_machine *machine, struct gm_client *client)
         gm_engine_describe(machine->engines[i], &gpus[i]);
         gm_engine_tell_newcomer(machine->engines[i], client);
     }
-    return gm_client_welcome(client, &machine->outlet, &machine->rejoin, gpus, machine->n);
+    return gm_client_welcome(client, &machine->outlet, machine->lifeline, gpus, machine->n);
 }
 
 static void find_owner(const struct gm_machine *machine, struct gm_client *client)

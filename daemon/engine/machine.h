@@ -18,7 +18,7 @@
 struct gm_machine {
     uv_loop_t *loop;
     struct gm_engine_outlet outlet;
-    struct gm_engine_rejoin rejoin;
+    int lifeline; /* for WELCOME */
     struct gm_kept *kept;
     uint32_t max_apps;
     uint32_t n; /* engines */

@@ -27,7 +27,12 @@
 #include "daemon/memory/files.h"
 #include "daemon/memory/kept.h"
 
-/* No other daemon hands this GPU's memory out, unless that is wanted. 0, or -errno and `why`. */
+/* What the GPU works on may end for so long; then kernels are stopped where they are. */
+#define GRACE_NS (2 * GM_MS)
+/* ... where the device limits the time of kernels: most kernels end within this. */
+#define GRACE_LIMITED_NS (100 * GM_MS)
+
+/* No other daemon hands this GPU's memory out. 0, or -errno and `why`. */
 static int claim_gpu(struct gm_engine *engine, char *why, size_t why_size)
 {
     char holder[512];
@@ -41,15 +46,8 @@ static int claim_gpu(struct gm_engine *engine, char *why, size_t why_size)
         snprintf(why, why_size, "GPU %d cannot be claimed: %s", engine->config.gpu, holder);
         return error;
     }
-    if (engine->config.is_gpu_shared) {
-        gm_log(GM_LOG_WARN, "GPU %d is also shared by %s: give each a --gpu-budget of its own",
-               engine->config.gpu, holder);
-        return 0;
-    }
-    snprintf(why, why_size,
-             "GPU %d is shared by %s already: use or stop that, or start this one with "
-             "--shared-gpu and give each a --gpu-budget of its own",
-             engine->config.gpu, holder);
+    snprintf(why, why_size, "GPU %d is shared by %s already: use or stop that", engine->config.gpu,
+             holder);
     return error;
 }
 
@@ -59,13 +57,12 @@ static void check_kernel_limit(struct gm_engine *engine)
     int has_limit = 0;
     engine->cuda.cuDeviceGetAttribute(&has_limit, CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT,
                                       engine->device);
-    engine->least_grace_ns = has_limit ? GM_GRACE_LIMITED_NS : 0;
-    if (!has_limit || engine->config.grace_ns >= GM_GRACE_LIMITED_NS)
-        return;
-    engine->config.grace_ns = GM_GRACE_LIMITED_NS;
-    gm_log(GM_LOG_INFO,
-           "GPU %d limits the time of kernels (it drives a display): --grace is %llu ms",
-           engine->config.gpu, GM_GRACE_LIMITED_NS / GM_MS);
+    engine->grace_ns = has_limit ? GRACE_LIMITED_NS : GRACE_NS;
+    if (has_limit)
+        gm_log(GM_LOG_INFO,
+               "GPU %d limits the time of kernels (it drives a display): they are stopped after "
+               "%llu ms",
+               engine->config.gpu, GRACE_LIMITED_NS / GM_MS);
 }
 
 /* Who made the first context on an exclusive GPU is the only one: that would be the daemon. Under

@@ -1,14 +1,281 @@
 #include "daemon/memory/hostpool.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "common/sums.h"
-#include "daemon/memory/hostpool_pieces.h"
-#include "daemon/memory/hostpool_states.h"
+#include "daemon/memory/files.h"
+
+/* ---- states of pieces ---- */
+
+/*
+ * The states of pieces: the one writer of them, of which units are idle, and so of which pages can
+ * be taken.
+ */
+
+static void piece_set_idle(struct gm_hostpool *pool, uint32_t page, bool is_idle)
+{
+    struct gm_piece *piece = gm_piece_of(pool, page);
+    uint32_t *count = &pool->idle[gm_piece_class(page)];
+    *count = *count + is_idle - piece->is_idle;
+    piece->is_idle = is_idle;
+    pool->fresh -= piece->is_fresh;
+    piece->is_fresh = false;
+}
+
+/* A unit is one chain. */
+static void piece_link(struct gm_hostpool *pool, uint32_t page)
+{
+    const uint32_t n = 1u << gm_piece_class(page);
+    for (uint32_t i = 0; i < n; i++)
+        pool->pages.next[page + i] = i + 1 < n ? page + i + 1 : GM_NONE;
+}
+
+static void end_being_there(struct gm_hostpool *pool, uint32_t page)
+{
+    struct gm_piece *piece = gm_piece_of(pool, page);
+    piece_set_idle(pool, page, false);
+    if (gm_piece_class(page) == GM_WHOLE) {
+        if (piece->has_owner)
+            gm_pages_free(&pool->pages, page);
+        gm_pages_remove_slab(&pool->pages, gm_slab_of(page));
+    }
+    piece->has_owner = false;
+}
+
+static void begin_being_there(struct gm_hostpool *pool, uint32_t page)
+{
+    if (gm_piece_class(page) == GM_WHOLE) {
+        gm_pages_add_slab(&pool->pages, gm_slab_of(page));
+        return;
+    }
+    piece_link(pool, page);
+    gm_piece_of(pool, page)->has_owner = true;
+    piece_set_idle(pool, page, true);
+    gm_piece_of(pool, page)->is_fresh = true;
+    pool->fresh++;
+}
+
+/* Only slabs that are THERE have pages that can be taken; a small unit that begins to be there is
+ * idle and fresh. What the worker releases does not outlive the daemon. */
+static void piece_set(struct gm_hostpool *pool, uint32_t page, enum gm_piece_state state)
+{
+    struct gm_piece *piece = gm_piece_of(pool, page);
+    const unsigned class = gm_piece_class(page);
+    const uint32_t index = gm_piece_index(page);
+    uint32_t *top = &pool->top[class];
+    if (piece->state == GM_PIECE_THERE)
+        end_being_there(pool, page);
+    if (state == GM_PIECE_RELEASING)
+        gm_kept_drop(pool->kept, GM_KEPT_PIECE, pool->gpu, page);
+    pool->count[class][piece->state]--;
+    piece->state = (uint8_t)state;
+    pool->count[class][state]++;
+    if (state == GM_PIECE_ABSENT)
+        piece->is_used_up = false;
+    else if (index >= *top)
+        *top = index + 1;
+    while (*top > 0 && pool->pieces[class][*top - 1].state == GM_PIECE_ABSENT)
+        (*top)--;
+    if (state == GM_PIECE_THERE)
+        begin_being_there(pool, page);
+}
+
+/* ---- pieces, as the driver has them ---- */
+
+/*
+ * Pieces with the driver: one is made, exported, imported or released as a whole, or as far as the
+ * driver lets it; the piece keeps note of what there is.
+ */
+
+/* Slabs of a pool with is_registered: `is_held` says that there is memory, `is_mapped` that it is
+ * registered. */
+static CUresult release_registered(struct gm_hostpool *pool, struct gm_piece *slab, void *at)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (slab->is_mapped)
+        result = pool->cuda->cuMemHostUnregister(at);
+    if (result != CUDA_SUCCESS)
+        return result;
+    slab->is_mapped = false;
+    if (slab->is_held &&
+        mmap(at, GM_SLAB_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+             -1, 0) == MAP_FAILED)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    slab->is_held = false;
+    return CUDA_SUCCESS;
+}
+
+static CUresult make_registered(struct gm_hostpool *pool, struct gm_piece *slab, void *at)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (!slab->is_held && mmap(at, GM_SLAB_BYTES, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    slab->is_held = true;
+    if (!slab->is_mapped)
+        result = pool->cuda->cuMemHostRegister_v2(at, GM_SLAB_BYTES, CU_MEMHOSTREGISTER_PORTABLE);
+    slab->is_mapped = result == CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS)
+        release_registered(pool, slab, at);
+    return result;
+}
+
+static void close_file(struct gm_piece *piece)
+{
+    if (piece->fd == 0)
+        return;
+    close(piece->fd);
+    piece->fd = 0;
+    if (piece->has_frames_file)
+        gm_files_drop_frame();
+    else
+        gm_files_drop_slab();
+}
+
+/* Files of slabs are held where each has one. */
+static bool has_frames_file(const struct gm_hostpool *pool, uint32_t page)
+{
+    return !pool->kept || gm_piece_class(page) != GM_WHOLE;
+}
+
+/* See that it has a descriptor. */
+static CUresult piece_export(struct gm_hostpool *pool, uint32_t page)
+{
+    struct gm_piece *piece = gm_piece_of(pool, page);
+    int fd = 0;
+    if (piece->fd != 0)
+        return CUDA_SUCCESS;
+    const CUresult result = pool->cuda->cuMemExportToShareableHandle(
+        &fd, piece->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    piece->has_frames_file = has_frames_file(pool, page);
+    if (gm_files_is_reserved(fd) || (piece->has_frames_file && !gm_files_add_frame())) {
+        close(fd);
+        return CUDA_ERROR_OPERATING_SYSTEM; /* as the driver says when no file is left */
+    }
+    if (!piece->has_frames_file)
+        gm_files_add_slab();
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    piece->fd = fd;
+    return CUDA_SUCCESS;
+}
+
+/* Release it and its descriptor, as far as the driver lets it. */
+static CUresult piece_release(struct gm_hostpool *pool, uint32_t page)
+{
+    struct gm_piece *piece = gm_piece_of(pool, page);
+    const uint64_t bytes = gm_class_bytes(gm_piece_class(page));
+    const CUdeviceptr at = gm_piece_address(pool, page);
+    CUresult result = CUDA_SUCCESS;
+    if (pool->is_registered)
+        return release_registered(pool, piece, (void *)at);
+    if (piece->is_mapped)
+        result = pool->cuda->cuMemUnmap(at, bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
+    piece->is_mapped = false;
+    if (piece->is_held)
+        result = pool->cuda->cuMemRelease(piece->handle);
+    if (result != CUDA_SUCCESS)
+        return result;
+    piece->is_held = false;
+    close_file(piece);
+    if (piece->at != 0)
+        pool->cuda->cuMemAddressFree(piece->at, bytes);
+    piece->at = 0;
+    return CUDA_SUCCESS;
+}
+
+/* Where it lies, with access to it for the GPU and the daemon. */
+static CUresult map_piece(struct gm_hostpool *pool, uint32_t page)
+{
+    const struct gm_cuda *cuda = pool->cuda;
+    struct gm_piece *piece = gm_piece_of(pool, page);
+    const uint64_t bytes = gm_class_bytes(gm_piece_class(page));
+    const CUdeviceptr at = gm_piece_address(pool, page);
+    const CUmemAccessDesc access[2] = {
+        {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = pool->device},
+         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+        {.location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = pool->node},
+         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+    };
+    CUresult result = CUDA_SUCCESS;
+    if (!piece->is_mapped)
+        result = cuda->cuMemMap(at, bytes, 0, piece->handle, 0);
+    piece->is_mapped = result == CUDA_SUCCESS;
+    return result == CUDA_SUCCESS ? cuda->cuMemSetAccess(at, bytes, access, 2) : result;
+}
+
+static CUresult reserve_piece(struct gm_hostpool *pool, uint32_t page)
+{
+    struct gm_piece *piece = gm_piece_of(pool, page);
+    const uint64_t bytes = gm_class_bytes(gm_piece_class(page));
+    if (gm_piece_class(page) == GM_WHOLE || piece->at != 0)
+        return CUDA_SUCCESS;
+    const CUresult result = pool->cuda->cuMemAddressReserve(&piece->at, bytes, bytes, 0, 0);
+    if (result != CUDA_SUCCESS)
+        piece->at = 0;
+    return result;
+}
+
+/* Pin and map a piece; one that is stuck gets only what it lacks. It has a descriptor if it is to
+ * outlive the daemon. Not CUDA_SUCCESS: it is released again, if the driver lets it. */
+static CUresult piece_make(struct gm_hostpool *pool, uint32_t page)
+{
+    struct gm_piece *piece = gm_piece_of(pool, page);
+    const CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = pool->node},
+    };
+    if (pool->is_registered)
+        return make_registered(pool, piece, (void *)gm_piece_address(pool, page));
+    CUresult result = reserve_piece(pool, page);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!piece->is_held)
+        result =
+            pool->cuda->cuMemCreate(&piece->handle, gm_class_bytes(gm_piece_class(page)), &prop, 0);
+    piece->is_held = result == CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        result = map_piece(pool, page);
+    if (result == CUDA_SUCCESS && pool->kept)
+        result = piece_export(pool, page);
+    if (result != CUDA_SUCCESS)
+        piece_release(pool, page);
+    return result;
+}
+
+/* The memory behind this descriptor, which is the pool's from now on, becomes the piece's. False:
+ * it cannot; is_held says whether some of it is left. */
+static bool piece_import(struct gm_hostpool *pool, uint32_t page, int fd)
+{
+    struct gm_piece *piece = gm_piece_of(pool, page);
+    piece->fd = fd;
+    piece->has_frames_file = has_frames_file(pool, page);
+    if (piece->has_frames_file)
+        gm_files_adopt_frame();
+    else
+        gm_files_add_slab();
+    CUresult result = reserve_piece(pool, page);
+    if (result == CUDA_SUCCESS) {
+        result = pool->cuda->cuMemImportFromShareableHandle(
+            &piece->handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+        piece->is_held = result == CUDA_SUCCESS;
+    }
+    if (result == CUDA_SUCCESS)
+        result = map_piece(pool, page);
+    if (result != CUDA_SUCCESS)
+        piece_release(pool, page);
+    return result == CUDA_SUCCESS;
+}
 
 /* ---- the worker ---- */
 
@@ -32,7 +299,7 @@ static void work_pieces(uv_work_t *work)
         if (i >= pool->job.n)
             return;
         const uint32_t page = pool->job.pieces[i];
-        result = pool->job.is_release ? gm_piece_release(pool, page) : gm_piece_make(pool, page);
+        result = pool->job.is_release ? piece_release(pool, page) : piece_make(pool, page);
         pool->job.is_done[i] = result == CUDA_SUCCESS;
     }
     if (result != CUDA_SUCCESS)
@@ -99,7 +366,7 @@ static void work_done(uv_work_t *work, int status);
 
 static void add_to_job(struct gm_hostpool *pool, uint32_t page, enum gm_piece_state state)
 {
-    gm_piece_set(pool, page, state);
+    piece_set(pool, page, state);
     pool->job.pieces[pool->job.n++] = page;
 }
 
@@ -133,7 +400,7 @@ static void leave(struct gm_hostpool *pool, uint32_t page, bool is_used_up)
 {
     struct gm_piece *piece = gm_piece_of(pool, page);
     is_used_up = is_used_up || piece->has_owner;
-    gm_piece_set(pool, page, GM_PIECE_LEAVING);
+    piece_set(pool, page, GM_PIECE_LEAVING);
     piece->is_used_up = is_used_up;
     pool->used_up += is_used_up;
 }
@@ -146,7 +413,7 @@ static void keep_wanted(struct gm_hostpool *pool)
          i++) {
         const struct gm_piece *slab = &pool->pieces[GM_WHOLE][i];
         if (slab->state == GM_PIECE_LEAVING && !slab->is_used_up)
-            gm_piece_set(pool, gm_piece_page(GM_WHOLE, i), GM_PIECE_THERE);
+            piece_set(pool, gm_piece_page(GM_WHOLE, i), GM_PIECE_THERE);
     }
 }
 
@@ -284,9 +551,9 @@ static void take_over(struct gm_hostpool *pool, uint32_t page, bool is_made)
     /* A small unit that is made in part serves nobody. */
     piece->is_used_up = piece->is_used_up || (!is_made && is_small);
     if (is_made)
-        gm_piece_set(pool, page, GM_PIECE_THERE);
+        piece_set(pool, page, GM_PIECE_THERE);
     else
-        gm_piece_set(pool, page, piece->is_held ? GM_PIECE_STUCK : GM_PIECE_ABSENT);
+        piece_set(pool, page, piece->is_held ? GM_PIECE_STUCK : GM_PIECE_ABSENT);
 }
 
 static void work_done(uv_work_t *work, int status)
@@ -401,7 +668,7 @@ void gm_hostpool_close(struct gm_hostpool *pool)
     for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
         for (uint32_t i = 0; i < pool->top[class]; i++) {
             gm_kept_drop(pool->kept, GM_KEPT_PIECE, pool->gpu, gm_piece_page(class, i));
-            gm_piece_release(pool, gm_piece_page(class, i));
+            piece_release(pool, gm_piece_page(class, i));
         }
     if (pool->base && pool->is_registered)
         munmap((void *)pool->base, pool->max_slabs * GM_SLAB_BYTES);
@@ -442,7 +709,7 @@ uint32_t gm_hostpool_take(struct gm_hostpool *pool, uint64_t bytes)
 void gm_hostpool_free(struct gm_hostpool *pool, uint32_t page)
 {
     if (page != GM_NONE && gm_piece_of(pool, page)->has_owner)
-        gm_piece_set_idle(pool, page, true);
+        piece_set_idle(pool, page, true);
     else
         gm_pages_free(&pool->pages, page);
     if (is_too_much_there(pool) && has_free(pool))
@@ -475,7 +742,7 @@ static uint32_t take_idle(struct gm_hostpool *pool, unsigned class, uint32_t own
         const uint32_t page = gm_piece_page(class, i);
         if (!piece->is_idle || piece->owner != owner)
             continue;
-        gm_piece_set_idle(pool, page, false);
+        piece_set_idle(pool, page, false);
         return page;
     }
     return GM_NONE;
@@ -536,7 +803,7 @@ CUresult gm_hostpool_lend(struct gm_hostpool *pool, uint32_t page, uint32_t owne
                           struct gm_unit_memory *unit)
 {
     struct gm_piece *piece = gm_piece_of(pool, page);
-    const CUresult result = gm_piece_export(pool, page);
+    const CUresult result = piece_export(pool, page);
     if (result != CUDA_SUCCESS)
         return result;
     if (!put_piece(pool, page, id))
@@ -604,4 +871,58 @@ uint64_t gm_hostpool_leaving(const struct gm_hostpool *pool)
 bool gm_hostpool_is_leaving(const struct gm_hostpool *pool)
 {
     return pool->working > 0 || gm_hostpool_leaving(pool) > 0;
+}
+
+/* ---- what the daemon before had ---- */
+
+/*
+ * What the daemon before had of the pinned tier: its pieces come first, by their descriptors, then
+ * the chains that lie in them.
+ */
+
+int gm_hostpool_adopt(struct gm_hostpool *pool, uint32_t page, int fd, uint32_t id, uint32_t owner)
+{
+    const bool is_piece = page < gm_hostpool_pages(pool) && !pool->is_registered &&
+                          gm_piece_first(page) == page &&
+                          gm_piece_of(pool, page)->state == GM_PIECE_ABSENT;
+    const bool is_lent = is_piece && (id != 0 || gm_piece_class(page) != GM_WHOLE);
+    const bool is_nobodys = is_lent && owner == GM_NONE;
+    if (!is_piece || is_nobodys) {
+        gm_kept_drop(pool->kept, GM_KEPT_PIECE, pool->gpu, page);
+        close(fd);
+        return is_nobodys ? 0 : -EINVAL;
+    }
+    if (!piece_import(pool, page, fd)) { /* the keeper holds on: another try may do better */
+        if (gm_piece_of(pool, page)->is_held) {
+            piece_set(pool, page, GM_PIECE_STUCK);
+            gm_piece_of(pool, page)->is_used_up = true;
+        }
+        return -EIO;
+    }
+    struct gm_piece *piece = gm_piece_of(pool, page);
+    piece_set(pool, page, GM_PIECE_THERE);
+    piece->id = id;
+    if (!is_lent)
+        return 0;
+    if (gm_piece_class(page) == GM_WHOLE) {
+        piece_link(pool, page);
+        gm_pages_adopt(&pool->pages, page, GM_SLAB_BYTES);
+    }
+    piece->has_owner = true;
+    piece->owner = owner;
+    piece_set_idle(pool, page, true);
+    return 0;
+}
+
+bool gm_hostpool_take_again(struct gm_hostpool *pool, uint32_t page, uint64_t bytes)
+{
+    if (page >= gm_hostpool_pages(pool) || gm_piece_of(pool, page)->state != GM_PIECE_THERE)
+        return false;
+    if (!gm_piece_of(pool, page)->has_owner)
+        return gm_pages_adopt(&pool->pages, page, bytes);
+    if (!gm_piece_of(pool, page)->is_idle || gm_piece_first(page) != page ||
+        bytes != gm_class_bytes(gm_piece_class(page)))
+        return false;
+    piece_set_idle(pool, page, false);
+    return true;
 }

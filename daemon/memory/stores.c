@@ -6,13 +6,124 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/size.h"
 #include "common/sums.h"
-#include "daemon/memory/stores_adopt.h"
+#include "daemon/memory/hostpool.h"
+#include "daemon/memory/stores_paged.h"
 #include "daemon/memory/stores_rows.h"
 #include "daemon/memory/stores_workers.h"
+
+/* ---- what the daemon before had ---- */
+
+/*
+ * What the daemon before had below the GPU: its files come first, as stores open, then the chains
+ * that lie in them and in pinned memory. Paged memory and disk are as large as they were; pages
+ * beyond the cap go as they become free.
+ */
+
+/* The file of that kind, the caller's now; -1: there is none. *bytes becomes its size if that is
+ * more. */
+static int stores_claim(struct gm_stores *stores, enum gm_kept_kind kind, uint64_t *bytes)
+{
+    struct stat is;
+    uint64_t id;
+    const int fd = gm_kept_claim(stores->kept, kind, stores->gpu, 0, &id);
+    if (fd >= 0 && fstat(fd, &is) == 0 && (uint64_t)is.st_size > *bytes)
+        *bytes = (uint64_t)is.st_size & ~(GM_CHUNK_MIN - 1);
+    return fd;
+}
+
+static uint32_t slabs_of(const struct gm_pages *pages)
+{
+    return (pages->max_pages + GM_SLAB_PAGES - 1) / GM_SLAB_PAGES;
+}
+
+/* The first slab from this one on that has data in the file; GM_NONE: none has. */
+static uint32_t next_with_data(int fd, uint32_t slab)
+{
+    const off_t data = lseek(fd, (off_t)(slab * GM_SLAB_BYTES), SEEK_DATA);
+    return data < 0 ? GM_NONE : (uint32_t)((uint64_t)data / GM_SLAB_BYTES);
+}
+
+/* Find the slabs of the paged file that have memory: it is used, or is given back. */
+static void stores_find_memory(struct gm_stores *stores)
+{
+    const uint32_t slabs = slabs_of(&stores->paged);
+    for (uint32_t slab = 0; (slab = next_with_data(stores->paged_fd, slab)) < slabs; slab++)
+        stores->slabs[slab].used_at = gm_stores_now(stores);
+}
+
+/* Find the slabs of the file on disk that have blocks. */
+static void stores_find_blocks(struct gm_stores *stores)
+{
+    const uint32_t slabs = slabs_of(&stores->on_disk);
+    for (uint32_t slab = 0; (slab = next_with_data(stores->disk.fd, slab)) < slabs; slab++)
+        stores->on_disk.slabs[slab].was_written = true;
+}
+
+/* Pages go from the end, those that were never written first, and come back the other way round:
+ * blocks that the file has count as room, so pages that have them must be there. */
+static void stores_fit_disk(struct gm_stores *stores)
+{
+    struct gm_pages *pages = &stores->on_disk;
+    const uint32_t slabs = slabs_of(pages);
+    const uint32_t cap = stores->cap[GM_TIER_DISK];
+    for (uint32_t at = 2 * slabs; at-- > 0 && pages->pages > cap;) {
+        const uint32_t slab = at % slabs;
+        if (pages->slabs[slab].was_written == (at < slabs) && gm_slab_is_free(pages, slab))
+            gm_pages_remove_slab(pages, slab);
+    }
+    for (uint32_t at = 0; at < 2 * slabs && pages->pages < cap; at++) {
+        const uint32_t slab = at % slabs, tail = pages->max_pages - slab * GM_SLAB_PAGES;
+        const uint32_t n = tail < GM_SLAB_PAGES ? tail : GM_SLAB_PAGES;
+        if (pages->slabs[slab].was_written == (at < slabs) && pages->slabs[slab].map == 0 &&
+            n <= cap - pages->pages)
+            gm_pages_add_slab(pages, slab);
+    }
+}
+
+/* Pages beyond the cap that are free go. */
+static void stores_shrink(struct gm_stores *stores, enum gm_tier tier)
+{
+    if (tier == GM_TIER_DISK) {
+        /* A walk only if a slab can go: the last one may be no whole one. */
+        const struct gm_pages *disk = &stores->on_disk;
+        if (disk->pages > stores->cap[tier] &&
+            (disk->free_slabs > 0 || gm_slab_is_free(disk, (disk->max_pages - 1) / GM_SLAB_PAGES)))
+            stores_fit_disk(stores);
+        return;
+    }
+    struct gm_pages *pages = &stores->paged;
+    const uint32_t slabs = slabs_of(pages);
+    const uint32_t kept = (stores->cap[tier] + GM_SLAB_PAGES - 1) / GM_SLAB_PAGES;
+    unsigned given = 0;
+    if (pages->pages <= stores->cap[tier])
+        return;
+    for (uint32_t slab = kept; slab < slabs && given < GM_TRIM_SLABS; slab++) {
+        if (!gm_slab_is_free(pages, slab) || stores->slabs[slab].state == GM_SLAB_FILLING)
+            continue;
+        gm_pages_remove_slab(pages, slab);
+        if (stores->slabs[slab].used_at != 0) {
+            gm_paged_give_back(stores, slab);
+            given++;
+        }
+    }
+}
+
+bool gm_stores_adopt(struct gm_stores *stores, enum gm_tier tier, uint32_t page, uint64_t bytes)
+{
+    if (tier == GM_TIER_PINNED)
+        return gm_hostpool_take_again(stores->pinned, page, bytes);
+    if (tier == GM_TIER_DISK)
+        return gm_pages_adopt(&stores->on_disk, page, bytes);
+    if (tier != GM_TIER_PAGED || !gm_pages_adopt(&stores->paged, page, bytes))
+        return false;
+    gm_paged_use(stores, page);
+    return true;
+}
 
 #define DISK_WORKERS 4u /* pieces that the disk has at once */
 #define FILL_WORKERS 4u /* that populate at once: the others stay free for copies */
@@ -47,7 +158,7 @@ static void take_disk_room(struct gm_stores *stores)
         return;
     stores->cap[GM_TIER_DISK] = pages_within(room, stores->most_on_disk);
     const uint32_t before = stores->on_disk.pages;
-    gm_stores_fit_disk(stores);
+    stores_fit_disk(stores);
     if (stores->on_disk.pages != before && stores->on_room)
         stores->on_room(stores->arg);
 }
@@ -138,7 +249,7 @@ uint32_t gm_stores_take(struct gm_stores *stores, enum gm_tier tier, uint64_t by
         return gm_hostpool_take(stores->pinned, bytes);
     if (tier == GM_TIER_NONE)
         return GM_NONE;
-    gm_stores_shrink(stores, tier);
+    stores_shrink(stores, tier);
     if (tier == GM_TIER_DISK)
         return gm_pages_take(&stores->on_disk, bytes);
     if (tier == GM_TIER_PAGED) {
@@ -157,11 +268,11 @@ void gm_stores_free(struct gm_stores *stores, enum gm_tier tier, uint32_t page)
         gm_hostpool_free(stores->pinned, page);
     } else if (tier == GM_TIER_DISK) {
         gm_pages_free(&stores->on_disk, page);
-        gm_stores_shrink(stores, tier);
+        stores_shrink(stores, tier);
     } else {
         gm_paged_use(stores, page);
         gm_pages_free(&stores->paged, page);
-        gm_stores_shrink(stores, tier);
+        stores_shrink(stores, tier);
         gm_paged_start_trimming(stores);
     }
 }
@@ -234,7 +345,7 @@ static int open_paged(struct gm_stores *stores, uint64_t bytes, char *why, size_
 {
     char want[32];
     stores->cap[GM_TIER_PAGED] = (uint32_t)(bytes >> GM_CHUNK_SHIFT);
-    stores->paged_fd = gm_stores_claim(stores, GM_KEPT_PAGED, &bytes);
+    stores->paged_fd = stores_claim(stores, GM_KEPT_PAGED, &bytes);
     const bool is_taken = stores->paged_fd >= 0;
     int error = gm_pages_open(&stores->paged, bytes);
 
@@ -268,7 +379,7 @@ static int open_paged(struct gm_stores *stores, uint64_t bytes, char *why, size_
     madvise(stores->map, stores->map_bytes, MADV_DONTDUMP);
     gm_pages_add(&stores->paged, pages);
     if (is_taken)
-        gm_stores_find_memory(stores);
+        stores_find_memory(stores);
     return stores->kept && !is_taken
                ? keep_file(stores, GM_KEPT_PAGED, stores->paged_fd, why, why_size)
                : 0;
@@ -280,7 +391,7 @@ static int open_disk(struct gm_stores *stores, const struct gm_stores_config *co
     const bool is_wanted = config->disk_dir && *config->disk_dir;
     const char *dir = is_wanted ? config->disk_dir : "(the file of the daemon before)";
     uint64_t had = 0;
-    const int fd = gm_stores_claim(stores, GM_KEPT_DISK, &had);
+    const int fd = stores_claim(stores, GM_KEPT_DISK, &had);
     int error;
     if (!is_wanted && fd < 0)
         return 0;
@@ -317,7 +428,7 @@ static int open_disk(struct gm_stores *stores, const struct gm_stores_config *co
     if (error == 0) {
         gm_pages_add(&stores->on_disk, stores->on_disk.max_pages);
         if (fd >= 0)
-            gm_stores_find_blocks(stores);
+            stores_find_blocks(stores);
         stores->cap[GM_TIER_DISK] = stores->most_on_disk;
         stores->disk_room.is_answered = !stores->disk.is_reserved;
         stores->disk_room.room = gm_disk_room(&stores->disk, stores->disk_parts);

@@ -1,31 +1,4 @@
 /* clang-format off */
-/*
- * Stores: where chunks lie below the GPU. Owns paged memory, the disk's pages, and the worker
- * threads that copy between the tiers.
- *
- *   pinned   hostpool: slabs that the copy engines reach
- *   paged    plain memory: one range of the cap's size. The system populates it at the first touch,
- *            or ahead of that as far as gm_stores_want says
- *   disk     one unnamed file (disk.h). If it is not reserved as a whole, a worker asks each second
- *            how much of it the disk has room for; pages beyond that go as far as they are free, and
- *            come back
- *
- * Where both are to outlive the daemon (kept.h), paged memory is a file in memory, and what a daemon
- * before had is taken over (stores_adopt.h).
- *
- * Each hands out 2 MiB pages in chains (pages.h). Workers copy a chunk's chain by pieces, so that
- * several share a chunk (measured: 16 threads copy 56 GB/s, one 7). The disk has threads of its
- * own, so no copy in memory waits behind it. They have bounce buffers: direct I/O cannot use memory
- * that the driver pinned.
- *
- * The first touch of paged memory halves the rate (measured, 16 threads: 29 GB/s instead of 56), so
- * idle workers do it ahead of need. Paged memory that is not wanted and was free for a while goes
- * back to the system, by whole slabs (stores_paged.h).
- *
- * Called by the engine on the loop thread. It takes the pages of both ends before a copy, so no
- * copy waits for pages. Calls its own files (stores_*), hostpool, pages, disk and kept.
- */
-/* clang-format on */
 #ifndef GM_DAEMON_MEMORY_STORES_H
 #define GM_DAEMON_MEMORY_STORES_H
 
@@ -36,7 +9,17 @@
 #include "common/chunk.h"
 #include "daemon/memory/disk.h"
 #include "daemon/memory/hostpool.h"
+#include "daemon/memory/kept.h"
 #include "daemon/memory/stores_paged.h"
+
+struct gm_stores;
+
+/* Take a chain as it lies there, of the daemon before: all of them before anything else is asked of
+ * these stores, or what is left is free. False, and nothing is taken: it is none of
+ * `bytes`, or not free. So it may be an attack. */
+bool gm_stores_adopt(struct gm_stores *stores, enum gm_tier tier, uint32_t page, uint64_t bytes);
+
+/* ---- for stores ---- */
 
 struct gm_stores;
 

@@ -2,7 +2,7 @@
  * Paged memory: populated before use, given back after it. Owns which of its slabs have memory of
  * the system, and the timer that gives it back.
  *
- * Called by the engine, by stores and by stores_adopt, on the loop thread.
+ * Called by the engine, and by stores, on the loop thread.
  */
 #ifndef GM_DAEMON_MEMORY_STORES_PAGED_H
 #define GM_DAEMON_MEMORY_STORES_PAGED_H

@@ -267,7 +267,9 @@ char *gm_control_trace(struct gm_control *control, uint64_t since)
 {
     char *text = NULL;
     struct gm_snapshot *snapshot = gm_machine_snapshot(control->machine);
-    cJSON *trace = snapshot ? gm_journal_trace(control->machine->journal, snapshot, since) : NULL;
+    cJSON *trace = snapshot ? gm_tape_ask(&control->machine->journal->tape, snapshot, since,
+                                          gm_now(), gm_wall_time())
+                            : NULL;
     if (trace && cJSON_AddNumberToObject(trace, "schema", GM_TRACE_SCHEMA) &&
         cJSON_AddNumberToObject(trace, "pid", getpid()) &&
         cJSON_AddNumberToObject(trace, "started_s", (double)control->started / (double)GM_S))

@@ -2,7 +2,7 @@
 /*
  * gpumuxd: starts the parts of the daemon in order, and stops them in reverse.
  *
- *   options -> process limits -> loop -> claim the socket's path -> recording
+ *   options -> process limits -> loop -> claim the socket's path
  *           -> engines (open the GPUs) -> programs of the daemon before -> sessions -> listen -> "ready"
  *
  * Cheap checks come first and the socket last, so clients never see a daemon that fails to start.
@@ -44,7 +44,6 @@
 #include "daemon/service/process.h"
 #include "daemon/service/reload.h"
 #include "daemon/views/journal.h"
-#include "daemon/views/record.h"
 #include "daemon/service/server.h"
 #include "daemon/service/session.h"
 #include "daemon/service/session_output.h"
@@ -256,23 +255,6 @@ static void log_ready(const struct gm_options *options, const struct gm_gpus *sh
         gm_log(GM_LOG_WARN, "the service manager cannot be told: %s", strerror(-error));
 }
 
-/* One for each GPU: FILE, or FILE.gpu0, FILE.gpu1 and so on. */
-static int open_records(struct gm_journal *journal, uv_loop_t *loop,
-                        const struct gm_options *options, const struct gm_gpus *gpus, char *why,
-                        size_t size)
-{
-    char path[PATH_MAX + 16];
-    int error = 0;
-    for (uint32_t i = 0; i < gpus->n && error == 0; i++) {
-        snprintf(path, sizeof path, "%s", options->record);
-        if (gpus->n > 1)
-            snprintf(path, sizeof path, "%s.gpu%u", options->record, gpus->gpu[i]);
-        error =
-            gm_record_open(&journal->gpu[i].record, loop, path, options->record_size, why, size);
-    }
-    return error;
-}
-
 /* A folder that the service manager made for the daemon. NULL: none. */
 static const char *folder_of(const char *variable)
 {
@@ -371,15 +353,13 @@ static bool is_handed_on(const struct signals *signals)
 /* End as one that is killed: what is ended in order is taken from the programs, and they wait for
  * the next daemon. The socket's lock ends with the process: until then copies are under way. */
 static _Noreturn void hand_on(const struct signals *signals, struct gm_server *server,
-                              struct gm_past *past, struct gm_journal *journal)
+                              struct gm_past *past)
 {
     gm_log(GM_LOG_INFO, "stopped: %u programs go on, or wait for the next daemon",
            gm_sessions_apps(signals->sessions) + gm_absents_count(signals->absents));
     gm_kept_disconnect(signals->kept);
     gm_server_leave(server);
     gm_past_close(past);
-    for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
-        gm_record_close(journal->gpu[i].record);
     gm_log_release(true);
     _exit(signals->is_lost ? 1 : 0);
 }
@@ -471,7 +451,6 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
         .is_default_dir = !options->is_own_socket,
     };
     static struct gm_journal journal;
-    const bool is_round_robin = options->policy == GM_POLICY_ROUND_ROBIN;
     struct gm_engine_config config = {
         .outlet =
             {
@@ -489,9 +468,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
                 .started = gm_process_started,
                 .event = gm_journal_event,
             },
-        .rejoin = {.limit_ns = options->rejoin_limit},
         .kept = kept,
-        .is_gpu_shared = options->shared_gpu,
         .budget = options->gpu_budget.bytes,
         .budget_percent = options->gpu_budget.percent,
         .pinned = options->pinned,
@@ -499,24 +476,16 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
         .disk_dir = options->disk.dir,
         .disk = options->disk.bytes,
         .is_oversize = options->oversize == 1,
-        .fits_working_sets = options->fit == 1,
         .has_bending_caps = options->cap_bends,
-        .is_prefetching = options->prefetch == 1,
-        .has_shadows = options->shadows == 1,
         .is_waiting_when_full = options->when_full == 1,
         .is_fair_by_program = options->fair == 1,
-        .levels = is_round_robin ? 1 : options->levels,
-        .allotment_ns = options->allotment,
-        .slice_ns = is_round_robin ? options->quantum : options->slice,
+        .slice_ns = options->slice,
         .patience_ns = options->patience,
         .rules = &options->rules,
         .journal = &journal,
         .best_class = options->best_class,
         .idle_ns = options->idle,
-        .grace_ns = options->grace,
         .latency_mode = (enum gm_latency_mode)options->latency_mode,
-        .best_effort_share = options->best_effort_share,
-        .drain_deadline_ns = options->drain_deadline,
         .max_apps = options->max_apps,
         .on_lost = on_lost,
         .arg = &signals,
@@ -538,17 +507,12 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     if (gpus.n == 0)
         error = gm_machine_find_gpus(gpus.gpu, &gpus.n, why, size);
     if (error)
-        goto no_record;
+        goto no_gpus;
     journal.is_several = gpus.n > 1;
-    if (options->record[0]) {
-        error = open_records(&journal, &loop, options, &gpus, why, size);
-        if (error)
-            goto no_record;
-    }
     error = begin_keeping(&keeping, kept, options->socket, lifeline, why, size);
     if (error)
         goto no_machine;
-    config.rejoin.lifeline = lifeline[0];
+    config.lifeline = lifeline[0];
     error = gm_machine_open(&machine, &loop, &config, gpus.gpu, gpus.n, why, size);
     if (error)
         goto no_machine;
@@ -596,7 +560,7 @@ static int serve(struct gm_options *options, int argc, char **argv, rlim_t files
     uv_run(&loop, UV_RUN_DEFAULT);
     signals.machine = NULL;
     if (is_handed_on(&signals))
-        hand_on(&signals, server, past, &journal);
+        hand_on(&signals, server, past);
     gm_keeping_stop(&keeping);
     gm_reload_stop(&reload);
     gm_machine_halt(&machine); /* it must not go on saving when sessions end */
@@ -627,9 +591,7 @@ no_machine:
     gm_kept_end(kept); /* nobody needs what it holds */
     if (error)
         gm_keeping_undo(&keeping);
-no_record:
-    for (uint32_t i = 0; i < GM_GPUS_MAX; i++)
-        gm_record_close(journal.gpu[i].record);
+no_gpus:
     gm_tape_close(&journal.tape);
     gm_server_stop(server);
 no_claim:

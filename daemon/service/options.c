@@ -30,6 +30,12 @@ const struct gm_option_row gm_option_rows[GM_OPTIONS] = {
 #undef GM_OPTION
 };
 
+const struct gm_gone_row gm_gone_rows[GM_GONES] = {
+#define GM_GONE(name, argument, advice) {name, argument, advice},
+#include "daemon/service/gone.def"
+#undef GM_GONE
+};
+
 /* What a value of each kind looks like, for error messages. */
 static const char *const kind_looks[] = {
     [GM_KIND_GPUS] = "a number, several (for example 0,1), or all",

@@ -57,6 +57,20 @@ enum gm_option {
 };
 #define GM_GIVEN_ON_LINE UINT_MAX
 
+enum {
+    GM_GONES = 0
+#define GM_GONE(name, argument, advice) +1
+#include "daemon/service/gone.def"
+#undef GM_GONE
+};
+
+struct gm_gone_row {
+    const char *name;
+    const char *argument;
+    const char *advice;
+};
+extern const struct gm_gone_row gm_gone_rows[GM_GONES];
+
 struct gm_options {
 #define GM_OPTION(name, member, kind, argument, place, when, min, max, otherwise, example, help)   \
     GM_MEMBER_##kind(member)
@@ -64,9 +78,9 @@ struct gm_options {
 #undef GM_OPTION
     bool is_own_socket; /* `socket` is not the default: the daemon does not make its folder */
     unsigned given[GM_OPTIONS]; /* 0: not given; a line of the file; or GM_GIVEN_ON_LINE */
+    unsigned gone_line[GM_GONES]; /* the line of the file that gives what is gone; 0: none */
+    bool is_gone_given[GM_GONES]; /* ... on the command line */
 };
-
-enum gm_options_policy { GM_POLICY_MLFQ, GM_POLICY_ROUND_ROBIN }; /* values of `policy` */
 
 enum gm_option_kind {
     GM_KIND_GPUS,

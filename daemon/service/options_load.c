@@ -42,6 +42,12 @@ int gm_options_set(struct gm_options *options, const char *name, const char *tex
 {
     char shown[64];
     const struct gm_option_row *row = find_row(name, strlen(name));
+    for (size_t i = 0; i < GM_GONES; i++) {
+        if (strcmp(name, gm_gone_rows[i].name) == 0) {
+            options->gone_line[i] = line;
+            return 0;
+        }
+    }
     if (!row) {
         struct gm_nearest nearest;
         gm_nearest_begin(&nearest, name, strlen(name));
@@ -239,12 +245,13 @@ int gm_options_load(struct gm_options *options, const char *path, char *why, siz
 
 /* ---- the command line ---------------------------------------------------------------------- */
 
-enum { KEY_ROW = 0x1000, KEY_HELP = 0x2000, KEY_VERSION, KEY_CHECK, KEY_DRAIN };
+enum { KEY_ROW = 0x1000, KEY_GONE = 0x1800, KEY_HELP = 0x2000, KEY_VERSION, KEY_CHECK, KEY_DRAIN };
 
 struct line {
     const char *given[ROWS]; /* the last text of each option, NULL: not given */
     const char *rules[GM_RULES_MAX + 1];
     unsigned n_rules;
+    bool is_gone_given[GM_GONES];
     const char *extra; /* a word that is no option */
     bool is_help, is_version, is_check, is_drain, is_bad;
     char *why;
@@ -259,6 +266,10 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
         line->given[key - KEY_ROW] = argument ? argument : "yes"; /* a flag */
         if (gm_option_rows[key - KEY_ROW].kind == GM_KIND_RULES && line->n_rules <= GM_RULES_MAX)
             line->rules[line->n_rules++] = line->given[key - KEY_ROW];
+        return 0;
+    }
+    if (key >= KEY_GONE && key < KEY_GONE + GM_GONES) {
+        line->is_gone_given[key - KEY_GONE] = true;
         return 0;
     }
     switch (key) {
@@ -342,34 +353,6 @@ static int apply_rules(struct gm_options *options, const struct line *line)
     return 0;
 }
 
-/* Options that have no effect with the other policy. */
-static const struct {
-    enum gm_option option;
-    enum gm_options_policy policy;
-    const char *advice;
-} belongs[] = {
-    {GM_OPTION_quantum, GM_POLICY_ROUND_ROBIN,
-     "the turn of policy round-robin: with mlfq say slice"},
-    {GM_OPTION_levels, GM_POLICY_MLFQ, "of policy mlfq: round-robin has one level"},
-    {GM_OPTION_allotment, GM_POLICY_MLFQ, "of policy mlfq: with round-robin no program drops"},
-    {GM_OPTION_slice, GM_POLICY_MLFQ, "the turn of policy mlfq: with round-robin say quantum"},
-};
-#define BELONGS (sizeof belongs / sizeof belongs[0])
-
-/* Refuse those of the command line. */
-static int check_policy(const struct gm_options *options, const struct line *line)
-{
-    for (size_t i = 0; i < BELONGS; i++) {
-        if (options->given[belongs[i].option] != GM_GIVEN_ON_LINE ||
-            options->policy == belongs[i].policy)
-            continue;
-        snprintf(line->why, line->why_size, "--%s is %s", gm_option_rows[belongs[i].option].name,
-                 belongs[i].advice);
-        return -EINVAL;
-    }
-    return 0;
-}
-
 /* The user, or group, that the system does not have. NULL: it has them. */
 static const char *unknown_of(const struct gm_rule *rule, const char **kind)
 {
@@ -417,13 +400,13 @@ void gm_options_warn(const struct gm_options *options, const char *warnings)
 {
     for (const char *end; (end = strchr(warnings, '\n')); warnings = end + 1)
         gm_log(GM_LOG_WARN, "%.*s", (int)(end - warnings), warnings);
-    for (size_t i = 0; i < BELONGS; i++) {
-        const unsigned line = options->given[belongs[i].option];
-        /* The file is fine if the command line chose another policy. */
-        if (line && line != GM_GIVEN_ON_LINE && options->policy != belongs[i].policy &&
-            options->given[GM_OPTION_policy] != GM_GIVEN_ON_LINE)
-            gm_log(GM_LOG_WARN, "%s:%u: without effect: %s is %s", options->config, line,
-                   gm_option_rows[belongs[i].option].name, belongs[i].advice);
+    for (size_t i = 0; i < GM_GONES; i++) {
+        const struct gm_gone_row *row = &gm_gone_rows[i];
+        if (options->gone_line[i])
+            gm_log(GM_LOG_WARN, "%s:%u: %s is gone: %s", options->config, options->gone_line[i],
+                   row->name, row->advice);
+        if (options->is_gone_given[i])
+            gm_log(GM_LOG_WARN, "command line: --%s is gone: %s", row->name, row->advice);
     }
     for (uint32_t i = 0; i < options->rules.n; i++) {
         const struct gm_rule *rule = &options->rules.rule[i];
@@ -483,7 +466,7 @@ static int written(const char *what, char *why, size_t why_size)
 int gm_options_parse(struct gm_options *options, int argc, char **argv, char *why, size_t why_size)
 {
     static char docs[ROWS][256]; /* argp keeps pointers */
-    struct argp_option table[ROWS + 5];
+    struct argp_option table[ROWS + GM_GONES + 5];
     memset(table, 0, sizeof table);
     for (size_t i = 0; i < ROWS; i++) {
         bool has_default = gm_option_rows[i].otherwise[0] != '\0';
@@ -512,6 +495,12 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
         .key = KEY_DRAIN,
         .doc = "Have the daemon at this socket give all programs their memory back and end",
         .group = -1};
+    for (size_t i = 0; i < GM_GONES; i++)
+        table[ROWS + 4 + i] = (struct argp_option){
+            .name = gm_gone_rows[i].name,
+            .key = KEY_GONE + (int)i,
+            .arg = gm_gone_rows[i].argument[0] ? gm_gone_rows[i].argument : NULL,
+            .flags = OPTION_HIDDEN};
     const struct argp argp = {
         .options = table,
         .parser = parse_key,
@@ -545,6 +534,7 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
                  gm_option_show(line.extra, shown));
         return -EINVAL;
     }
+    memcpy(options->is_gone_given, line.is_gone_given, sizeof options->is_gone_given);
     int error = apply_line(options, &line, GM_PLACE_LINE);
     if (error == 0)
         error = apply_rules(options, &line);
@@ -552,8 +542,6 @@ int gm_options_parse(struct gm_options *options, int argc, char **argv, char *wh
         error = load_config(options, &line);
     if (error == 0)
         error = apply_line(options, &line, GM_PLACE_BOTH);
-    if (error == 0)
-        error = check_policy(options, &line);
     if (error == 0)
         error = place_socket(options, &line);
     if (error)

@@ -3,7 +3,7 @@
  * overrides the file, the file the defaults. main calls gm_options_parse before all else, and
  * reload.c again with the same words; it calls options.c and common/.
  *
- * An error is one line with the place ("--quantum", "FILE:LINE: quantum"), the text found there,
+ * An error is one line with the place ("--slice", "FILE:LINE: slice"), the text found there,
  * and what is expected. Nothing is printed but --help and --version; gm_options_warn logs.
  */
 #ifndef GM_DAEMON_SERVICE_OPTIONS_LOAD_H
@@ -62,8 +62,8 @@ int gm_options_find_lost(const struct gm_options *held, const struct gm_options 
 
 #define GM_OPTIONS_WARNINGS 4096u
 
-/* Log what of the options has no effect: of the other policy, or a rule for a user that there is
- * not; and what else was found of them (gm_trial), a line each with '\n' at its end. */
+/* Log what of the options has no effect: what is gone (gone.def), or a rule for a user that there
+ * is not; and what else was found of them (gm_trial), a line each with '\n' at its end. */
 void gm_options_warn(const struct gm_options *options, const char *warnings);
 
 #endif

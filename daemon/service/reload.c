@@ -41,12 +41,7 @@ void gm_reload_init(struct gm_reload *reload, uv_loop_t *loop, struct gm_options
 
 struct gm_engine_tuning gm_reload_tuning(const struct gm_options *options)
 {
-    return (struct gm_engine_tuning){.is_prefetching = options->prefetch == 1,
-                                     .best_class = options->best_class,
-                                     .idle_ns = options->idle,
-                                     .grace_ns = options->grace,
-                                     .drain_deadline_ns = options->drain_deadline,
-                                     .best_effort_share = options->best_effort_share};
+    return (struct gm_engine_tuning){.best_class = options->best_class, .idle_ns = options->idle};
 }
 
 /* The names of options, with commas between them. */

@@ -20,7 +20,6 @@
 #include "daemon/memory/disk.h"
 #include "daemon/service/server.h"
 #include "daemon/service/seen.h"
-#include "daemon/views/record.h"
 
 #define NVML_MS 5000
 
@@ -171,16 +170,6 @@ static int try_disk(const struct trial *trial, char *why, size_t size)
     return error ? error : gm_seen_try(&trial->seen, disk->dir, why, size);
 }
 
-static int try_record(const struct trial *trial, char *why, size_t size)
-{
-    const char *path = trial->options->record;
-    const bool is_recording = trial->by == GM_TRIAL_RELOAD; /* the file is its own */
-    if (!path[0] || !can_test(trial, GM_OPTION_record))
-        return 0;
-    const int error = is_recording ? 0 : gm_record_try(path, why, size);
-    return error ? error : try_folder(trial, path, why, size);
-}
-
 /* Without it what programs need is remembered until the daemon ends. */
 static int try_history(const struct trial *trial, char *why, size_t size)
 {
@@ -202,8 +191,7 @@ static const struct {
 } tests[] = {
     {GM_OPTION_socket, try_socket},     {GM_OPTION_gpus, try_gpus},
     {GM_OPTION_gpu_budget, try_budget}, {GM_OPTION_pinned, try_host},
-    {GM_OPTION_disk, try_disk},         {GM_OPTION_record, try_record},
-    {GM_OPTION_history, try_history},
+    {GM_OPTION_disk, try_disk},         {GM_OPTION_history, try_history},
 };
 
 int gm_trial(const struct gm_options *options, enum gm_trial_by by,

@@ -3,8 +3,8 @@
  * start itself calls. `gpumuxd --check` and each reload ask it; a start asks it first, so that a
  * mistake is told with its file and line. It changes nothing.
  *
- * Called by main, and by reload.c through a pointer, on a worker. Calls server, seen, machine,
- * disk and record.
+ * Called by main, and by reload.c through a pointer, on a worker. Calls server, seen, machine
+ * and disk.
  */
 #ifndef GM_DAEMON_SERVICE_TRIAL_H
 #define GM_DAEMON_SERVICE_TRIAL_H

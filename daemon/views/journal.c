@@ -40,7 +40,7 @@ void gm_journal_event(struct gm_journal *journal, const struct gm_event *event)
 {
     const uint32_t index = event->gpu;
     gm_view_tell(event);
-    gm_tape_event(&journal->tape, journal->gpu[index].record, event);
+    gm_tape_event(&journal->tape, event);
     switch (event->kind) {
     case GM_EVENT_SWITCH:
         keep(journal, event, event->switch_.note);
@@ -67,10 +67,4 @@ void gm_journal_event(struct gm_journal *journal, const struct gm_event *event)
     default:
         break;
     }
-}
-
-cJSON *gm_journal_trace(struct gm_journal *journal, const struct gm_snapshot *snapshot,
-                        uint64_t since)
-{
-    return gm_tape_ask(&journal->tape, snapshot, since, gm_now(), gm_wall_time());
 }

@@ -24,7 +24,6 @@ struct gm_journal {
     uint64_t n; /* notes since the start; entry[n % GM_NOTES] is the newest */
     struct gm_note entry[GM_NOTES];
     struct {
-        struct gm_record *record; /* NULL: nothing is recorded */
         struct gm_note refusals[GM_REFUSALS_KEPT];
         uint64_t n_refusals; /* such notes since the start */
         /* Switches since the start, by their time; the last: beyond all bounds. */
@@ -45,10 +44,6 @@ static inline uint64_t gm_decision_bound(unsigned n)
 {
     return (GM_US << (n / 4)) * (4 + n % 4);
 }
-
-/* For mux-ctl trace: gm_tape_ask. */
-cJSON *gm_journal_trace(struct gm_journal *journal, const struct gm_snapshot *snapshot,
-                        uint64_t since);
 
 void gm_journal_event(struct gm_journal *journal, const struct gm_event *event);
 

@@ -1,12 +1,12 @@
 /*
- * What a trace shows, from events: the scheduler's input, and rows of trace/trace.def. For
- * --record, and for mux-ctl trace, which asks for what has come since it asked last. Owns struct
- * gm_tape. Called by journal.c and service/control.c; calls record.c, trace/ and why.c. Loop thread
- * only.
+ * What a trace shows, from events: the scheduler's input, and rows of trace/trace.def. For mux-ctl
+ * trace, which asks for what has come since it asked last. Owns struct gm_tape. Called by journal.c
+ * and service/control.c; calls trace/ and why.c. Loop thread only.
  *
- * Lines for mux-ctl are kept from its first question on, GM_TAPE_BYTES at most, and for
- * GM_TAPE_KEPT_NS after its last. Copies are told as spans, not one by one, and are counted whether
- * somebody asks or not: those under way outlive a recording.
+ * Lines are kept from the first question on, GM_TAPE_BYTES at most, and for GM_TAPE_KEPT_NS after
+ * the last. A trace whose first question came before the first program is whole: it can be
+ * replayed. Copies are told as spans, not one by one, and are counted whether somebody asks or not:
+ * those under way outlive a recording.
  */
 #ifndef GM_DAEMON_VIEWS_TAPE_H
 #define GM_DAEMON_VIEWS_TAPE_H
@@ -16,14 +16,12 @@
 #include "common/shm.h"
 #include "daemon/core/events.h"
 
-struct gm_record;
 struct gm_snapshot;
 
 enum gm_tape_way { GM_TAPE_IN, GM_TAPE_OUT, GM_TAPE_DOWN, GM_TAPE_UP, GM_TAPE_WAYS };
 
 struct gm_tape {
     struct gm_tape_gpu {
-        bool has_config;
         struct gm_sched_config config;
         struct gm_tape_span {
             uint32_t n;          /* copies under way */
@@ -32,16 +30,14 @@ struct gm_tape {
         } span[GM_TAPE_WAYS];
     } gpu[GM_GPUS_MAX]; /* by the engine's index */
 
+    bool has_begun;      /* a scheduler has had an app */
     char *text;          /* whole lines; NULL: nobody asks */
     uint64_t begin, end; /* of the text, in bytes since the first question, from 1 on */
-    int32_t first, last; /* GPU that the first line is about, and the last */
     uint64_t asked;      /* when somebody asked last */
     uint64_t tiers_at;   /* when it had tiers last */
-    uint64_t now;        /* of its last line */
 };
 
-/* `record` may be NULL. */
-void gm_tape_event(struct gm_tape *tape, struct gm_record *record, const struct gm_event *event);
+void gm_tape_event(struct gm_tape *tape, const struct gm_event *event);
 
 /*
  * What has come since byte `since`: {"next":..., "text":...}; ask for what follows since `next`. Of

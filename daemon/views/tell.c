@@ -485,7 +485,7 @@ void gm_view_tell(const struct gm_event *event)
     case GM_EVENT_CHECKED:
         tell_checked(event, who);
         break;
-    default: /* counted, or recorded */
+    default: /* counted, or traced */
         break;
     }
 }

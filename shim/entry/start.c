@@ -19,7 +19,6 @@
 #include "shim/handlers/handlers.h"
 #include "shim/link/link.h"
 #include "shim/link/place.h"
-#include "shim/map/imports.h"
 #include "shim/map/mapper.h"
 #include "shim/memory/ahead.h"
 #include "shim/memory/freed.h"

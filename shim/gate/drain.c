@@ -16,7 +16,84 @@
 #include "shim/gate/captures.h"
 #include "shim/gate/contexts.h"
 #include "shim/gate/gate.h"
-#include "shim/gate/lasting.h"
+#include "shim/gate/hot.h"
+
+/* ---- windows of work that lasts ---- */
+
+/*
+ * Lasting work: which work of the program may not have ended yet. A kernel marks its memory when
+ * it is launched (observe/windows.h), and may run for hours. So the daemon takes what was marked
+ * in or after the window gm_stat.lasts_from for touched until now.
+ *
+ * Soon after a window began, no thread is in a submitting call any more that it was in then. Work
+ * that contexts have from then on includes all that was marked in earlier windows. When that has
+ * ended (contexts.h, follow), so has all that was marked before this window. A thread that waits
+ * in the driver to submit puts it off. So does an open capture; and a kernel that never ends does
+ * for good: what was touched since its launch is taken for touched.
+ *
+ * One window is followed at a time, until its work has ended: however long the program's queue is,
+ * lasts_from comes after by that length. It costs an event in each context for each window that is
+ * followed. With a driver that cannot record one for a context lasts_from is 0: not known.
+ *
+ * Owns gm_stat.lasts_from. begin: the link thread, when the program begins to mark. All else: the
+ * drainer.
+ */
+
+#define GM_LASTING_LOOK_NS (100 * GM_MS) /* a fifth of a window */
+
+static _Atomic uint64_t gm_lasting_at = UINT64_MAX; /* when to look */
+static uint32_t gm_lasting_followed;                /* the drainer's: a window; 0: none */
+
+static uint32_t lasting_now(void)
+{
+    const struct gm_ctl *page = atomic_load_explicit(&gm_hot.page, memory_order_acquire);
+    return atomic_load_explicit(&page->window, memory_order_relaxed);
+}
+
+/* The program marks from this window on; 0: it does no more. */
+static void lasting_begin(uint32_t window)
+{
+    atomic_store(&gm_gate_stat()->lasts_from, window);
+    atomic_store(&gm_lasting_at, window != 0 ? 0 : UINT64_MAX);
+}
+
+/* When to look; UINT64_MAX: the program marks nothing, or nobody can tell. */
+static uint64_t lasting_due(void)
+{
+    return atomic_load(&gm_lasting_at);
+}
+
+/* Look at the followed window, or whether one began to follow. True: nobody is in a call any more
+ * that began before it. When the work has ended that the contexts have when this is first so, call
+ * lasting_ended(*window). */
+static bool lasting_look(uint64_t now, uint32_t *window)
+{
+    uint64_t at = lasting_due();
+    if (at > now || !atomic_compare_exchange_strong(&gm_lasting_at, &at, now + GM_LASTING_LOOK_NS))
+        return false; /* not yet, or it was just turned off or on */
+    if (at == 0)
+        gm_lasting_followed = 0; /* it was on before */
+    if (gm_lasting_followed == 0) {
+        const uint32_t now_in = lasting_now();
+        if (now_in == 0 || now_in == atomic_load(&gm_gate_stat()->lasts_from))
+            return false;
+        gm_gate_note_inside();
+        gm_lasting_followed = now_in;
+    }
+    *window = gm_lasting_followed;
+    return gm_gate_have_left();
+}
+
+/* All work has ended that was marked before `window`; or nobody can ever tell: 0. */
+static void lasting_ended(uint32_t window)
+{
+    gm_lasting_followed = 0;
+    if (lasting_due() == UINT64_MAX)
+        return;
+    atomic_store(&gm_gate_stat()->lasts_from, window);
+    if (window == 0)
+        atomic_store(&gm_lasting_at, UINT64_MAX);
+}
 
 #define GM_DRAIN_YIELDS 200       /* polls with sched_yield first; most calls return meanwhile */
 #define GM_DRAIN_NAP_MIN 50000u   /* ns; then naps, which double up to ... */
@@ -212,7 +289,7 @@ static void gm_drain_once(const struct gm_drain_question *question)
         else if (result != CUDA_SUCCESS)
             reason = GM_DRAIN_WORK;
         else {
-            gm_lasting_ended(gm_lasting_now()); /* nobody is inside */
+            lasting_ended(lasting_now()); /* nobody is inside */
             gm_drain_clear(question);
         }
     }
@@ -251,19 +328,19 @@ static void gm_drain_ask(uint64_t query, uint64_t stamp)
 static void gm_drain_look_at_window(void)
 {
     uint32_t window;
-    if (!gm_lasting_look(gm_now(), &window) || gm_gate_captures() > 0 || gm_park_is_stopped())
+    if (!lasting_look(gm_now(), &window) || gm_gate_captures() > 0 || gm_park_is_stopped())
         return;
     const CUresult result = gm_contexts_follow(window);
     if (result == CUDA_SUCCESS)
-        gm_lasting_ended(window);
+        lasting_ended(window);
     else if (result == CUDA_ERROR_NOT_SUPPORTED)
-        gm_lasting_ended(0);
+        lasting_ended(0);
 }
 
 /* With the lock: wait for a question, or until it is time to do something. */
 static void gm_drain_idle(void)
 {
-    const uint64_t lasting = gm_lasting_due();
+    const uint64_t lasting = lasting_due();
     const uint64_t at = lasting < gm_drain_watch_at ? lasting : gm_drain_watch_at;
     if (at == UINT64_MAX) {
         gm_lock_wait(&gm_drain_asked, &gm_drain_lock);
@@ -282,7 +359,7 @@ static void *gm_drain_main(void *unused)
     uint64_t done = UINT64_MAX;
     for (;;) {
         gm_lock(&gm_drain_lock);
-        while (!gm_drain_is_wanted(done) && !gm_drain_is_due() && gm_lasting_due() > gm_now())
+        while (!gm_drain_is_wanted(done) && !gm_drain_is_due() && lasting_due() > gm_now())
             gm_drain_idle();
         bool is_sync = gm_drain_sync_asked != gm_drain_sync_done;
         bool is_close = gm_drain_is_open && gm_drain_open.epoch != done;
@@ -360,7 +437,7 @@ void gm_drain_close(uint64_t epoch, uint64_t grace_ns, uint64_t deadline_ns, uin
 
 void gm_drain_follow(uint32_t window)
 {
-    gm_lasting_begin(window);
+    lasting_begin(window);
     if (window == 0) /* also a forked child, where others may have had the lock */
         return;
     gm_lock(&gm_drain_lock);

@@ -9,7 +9,7 @@
  * drainer goes on then, but sends nothing. The next CLOSE waits for it.
  *
  * While the program marks what it touches, the drainer also looks ten times a second whether the
- * work of a window has ended, to tell the daemon (lasting.h). That never waits.
+ * work of a window has ended, to tell the daemon. That never waits.
  *
  * A CLOSE or a newer QUERY stops a QUERY at once. With a driver that cannot record an event for a
  * context (contexts.h) the drainer first returns from the synchronizing call that it is in. The
@@ -19,8 +19,8 @@
  * and memory (watch). Calls the driver, the gate, contexts and captures, and all others through
  * gm_drain_calls.
  */
-#ifndef GM_SHIM_DRAIN_H
-#define GM_SHIM_DRAIN_H
+#ifndef GM_SHIM_GATE_DRAIN_H
+#define GM_SHIM_GATE_DRAIN_H
 
 #include <cuda.h>
 #include <stdatomic.h>

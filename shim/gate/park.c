@@ -12,6 +12,77 @@
 #include "common/clock.h"
 #include "shim/gate/gate.h"
 
+static enum gm_park_outcome park_hold(enum gm_park_outcome (*disable)(void));
+static void park_unhold(void (*enable)(void));
+
+/* ---- standing still without parking ---- */
+
+/*
+ * Holding: for a few milliseconds the program's work stands still where it is on the GPU, for the
+ * request of a latency-critical program (HOLD). Nothing else happens: its gate is open, its memory
+ * stays mapped, and calls that wait for the GPU wait. The hold ends by itself.
+ *
+ * A CLOSE may come meanwhile. The program counts as parked for it under the rules of park.h only,
+ * and is enabled when both are over.
+ *
+ * The link thread ends the hold, so it must not wait for the GPU while one is on: it ends the hold
+ * first.
+ *
+ * Owns the hold that is on and the one that is to begin. Link thread only.
+ */
+
+/* The daemon's holds are much shorter; whatever it says, the program is not stopped for longer. */
+#define GM_HOLD_MOST GM_S
+#define GM_HOLD_AGAIN (200 * GM_US) /* until a channel has come or gone */
+
+static uint64_t gm_hold_until;                /* 0: none is on */
+static uint64_t gm_hold_try, gm_hold_try_end; /* one is to begin then; end 0: none */
+
+void gm_hold(uint64_t now, uint64_t for_ns)
+{
+    const uint64_t end = now + (for_ns < GM_HOLD_MOST ? for_ns : GM_HOLD_MOST);
+    gm_hold_try = now;
+    if (end > gm_hold_try_end)
+        gm_hold_try_end = end;
+}
+
+static void gm_hold_begin(uint64_t now, enum gm_park_outcome (*disable)(void))
+{
+    const enum gm_park_outcome outcome = gm_hold_try_end > now ? park_hold(disable) : GM_PARK_NEVER;
+    if (outcome == GM_PARK_LATER) {
+        gm_hold_try = now + GM_HOLD_AGAIN;
+        return;
+    }
+    if (outcome == GM_PARK_IS_ON && gm_hold_try_end > gm_hold_until)
+        gm_hold_until = gm_hold_try_end;
+    gm_hold_try_end = 0;
+}
+
+uint64_t gm_hold_look(uint64_t now, enum gm_park_outcome (*disable)(void), void (*enable)(void))
+{
+    if (gm_hold_try_end != 0 && now >= gm_hold_try)
+        gm_hold_begin(now, disable);
+    if (gm_hold_until != 0 && now >= gm_hold_until) {
+        gm_hold_until = 0;
+        park_unhold(enable);
+    }
+    uint64_t at = gm_hold_until != 0 ? gm_hold_until : UINT64_MAX;
+    if (gm_hold_try_end != 0 && gm_hold_try < at)
+        at = gm_hold_try;
+    return at;
+}
+
+void gm_hold_forget(void)
+{
+    gm_hold_try_end = 0;
+}
+
+void gm_hold_end(void (*enable)(void))
+{
+    gm_hold_until = gm_hold_try_end = 0;
+    park_unhold(enable);
+}
+
 /* More threads inside than this wait for the drain. Frameworks launch from a few. */
 #define GM_PARK_THREADS 64u
 
@@ -154,12 +225,14 @@ bool gm_park_is_stopped(void)
     return atomic_load(&gm_park_for) != 0;
 }
 
-enum gm_park_outcome gm_park_hold(enum gm_park_outcome (*disable)(void))
+/* Link thread: hold it, whoever is inside. And: it is not held any more; enable again, unless it is
+ * parked. */
+static enum gm_park_outcome park_hold(enum gm_park_outcome (*disable)(void))
 {
     return gm_park_stop(GM_PARK_FOR_HOLD, disable);
 }
 
-void gm_park_unhold(void (*enable)(void))
+static void park_unhold(void (*enable)(void))
 {
     gm_park_go_on(GM_PARK_FOR_HOLD, enable);
 }

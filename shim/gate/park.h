@@ -13,17 +13,17 @@
  * another thread made meanwhile, some waited, and none kept cuMemUnmap, cuMemMap or cuMemSetAccess
  * waiting (H100, driver 580).
  *
- * A hold (hold.h) stops the program in the same way, beside a CLOSE or not. Only when neither wants
+ * A hold stops the program in the same way, beside a CLOSE or not. Only when neither wants
  * it any more is it enabled.
  *
  * Owns what it saw of the threads inside, and for what the program is stopped. The link thread
  * alone parks, unmaps, maps and resumes. A program that the daemon has marked as moving (shm.h,
  * gm_stat.moving) is not enabled by anybody, also when the daemon dies: until the shim gives the
- * daemon up. Calls the gate. Callers: drain.c and hold.c; any thread asks gm_park_is_on and
+ * daemon up. Calls the gate. Callers: drain.c; any thread asks gm_park_is_on and
  * gm_park_is_stopped.
  */
-#ifndef GM_SHIM_PARK_H
-#define GM_SHIM_PARK_H
+#ifndef GM_SHIM_GATE_PARK_H
+#define GM_SHIM_GATE_PARK_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,12 +44,12 @@ void gm_park_begin(void);
  */
 enum gm_park_outcome gm_park_try(enum gm_park_outcome (*disable)(void));
 
-/* Link thread: it is not parked any more; enable again, unless it is held, or marked as moving: then
- * it stays parked. */
+/* Link thread: it is not parked any more; enable again, unless it is held, or marked as moving:
+ * then it stays parked. */
 void gm_park_end(void (*enable)(void));
 
-/* Link thread: the daemon is gone for good, and its mark with it. What it did not bring back is lost
- * and not mapped. */
+/* Link thread: the daemon is gone for good, and its mark with it. What it did not bring back is
+ * lost and not mapped. */
 void gm_park_take_back(void);
 
 /* Whether it is parked, for a CLOSE. */
@@ -58,12 +58,20 @@ bool gm_park_is_on(void);
 /* Whether its channels are off, for a CLOSE or a hold. */
 bool gm_park_is_stopped(void);
 
-/* Link thread: hold it, whoever is inside. And: it is not held any more; enable again, unless it is
- * parked. */
-enum gm_park_outcome gm_park_hold(enum gm_park_outcome (*disable)(void));
-void gm_park_unhold(void (*enable)(void));
-
 /* The forked child: its parent's work is none of its own. */
 void gm_park_after_fork(void);
+
+/* HOLD came at time `now`, for `for_ns`. One that is on lasts until the later end. */
+void gm_hold(uint64_t now, uint64_t for_ns);
+
+/* Begin a hold, or end one whose time has come. Returns when to call it again;
+ * UINT64_MAX: after the next HOLD. */
+uint64_t gm_hold_look(uint64_t now, enum gm_park_outcome (*disable)(void), void (*enable)(void));
+
+/* The gate has closed: a hold that is to begin makes no sense any more. */
+void gm_hold_forget(void);
+
+/* End the hold that is on, and forget the one to begin. */
+void gm_hold_end(void (*enable)(void));
 
 #endif

@@ -15,7 +15,6 @@
 #include "shim/memory/notes.h"
 #include "shim/memory/obtain.h"
 #include "shim/memory/pools.h"
-#include "shim/memory/pools_alloc.h"
 #include "shim/memory/release.h"
 #include "shim/memory/sharing.h"
 #include "shim/tables/accounts.h"

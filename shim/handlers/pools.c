@@ -7,7 +7,6 @@
 #include "shim/memory/marks.h"
 #include "shim/memory/notes.h"
 #include "shim/memory/pools.h"
-#include "shim/memory/pools_alloc.h"
 #include "shim/tables/accounts.h"
 
 /* An allocation of the driver, counted at `place`. */

@@ -31,7 +31,7 @@
 #include "shim/link/link.h"
 #include "shim/link/work.h"
 #include "shim/map/peers.h"
-#include "shim/map/views.h"
+#include "shim/map/mapper.h"
 #include "shim/memory/obtain.h"
 #include "shim/memory/pin.h"
 #include "shim/memory/queries.h"

@@ -27,7 +27,6 @@
 #include "common/wishes.h"
 #include "shim/driver/real.h"
 #include "shim/gate/drain.h"
-#include "shim/gate/hold.h"
 #include "shim/gate/park.h"
 #include "shim/link/comeback.h"
 #include "shim/link/files.h"

@@ -60,7 +60,7 @@ struct gm_link_calls {
     bool (*is_whole)(void);
     void (*forget)(void);
 
-    /* For gm_hold_look (gate/hold.h). */
+    /* For gm_hold_look (gate/park.h). */
     enum gm_park_outcome (*hold)(void);
     void (*resume)(void);
 

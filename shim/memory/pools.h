@@ -12,13 +12,12 @@
  * threshold, when a pool is trimmed or destroyed, and when memory is short. Memory of pools belongs
  * to no context and outlives all of them (cuda.h, cuCtxDestroy).
  *
- * pools.c owns the objects and gives memory back; pools_alloc.c allocates and frees. Callers:
- * handlers, queries, and wrappers of synchronizing calls (excess); any thread, only when live.
- * Calls the driver, marks, arenas, release and access. No lock is held across a driver call or a
- * request.
+ * Callers: handlers, queries, and wrappers of synchronizing calls (excess); any thread, only when
+ * live. Calls the driver, marks, arenas, release and access. No lock is held across a driver call
+ * or a request.
  */
-#ifndef GM_SHIM_POOLS_H
-#define GM_SHIM_POOLS_H
+#ifndef GM_SHIM_MEMORY_POOLS_H
+#define GM_SHIM_MEMORY_POOLS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -73,39 +72,15 @@ static inline bool gm_pools_have_excess(void)
     return __builtin_expect(atomic_load_explicit(&gm_pools_has_excess, memory_order_relaxed), 0);
 }
 
-/* ---- for pools_alloc.c; "with the lock" means gm_heap_lock ---- */
+/* Allocate from `handle`, or if that is NULL from the current pool of the stream's device. False:
+ * the driver shall do it, counted at *place (gpu -1: not counted). */
+bool gm_pools_alloc(CUdeviceptr *dptr, size_t bytes, CUmemoryPool handle, CUstream stream,
+                    struct gm_alloc *place, CUresult *result);
 
-struct gm_pool {
-    struct gm_arena arena;
-    CUmemoryPool handle; /* NULL: destroyed; freed with its last block */
-    CUdevice device;
-    int gpu;
-    unsigned users;     /* threads that allocate from it now */
-    uint64_t most;      /* bytes that it may reserve; 0: no limit */
-    uint64_t threshold; /* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD */
-    uint64_t used;      /* bytes of live blocks, as the program asked for them */
-    uint64_t reserved_high, used_high;
-    _Atomic bool is_opportunistic, has_dependencies; /* the attributes */
-    _Atomic bool is_the_drivers; /* the driver allocates; noted for its device */
-    struct gm_pool *next;
-};
+/* Free in a stream. False: the driver shall do it. */
+bool gm_pools_free_async(CUdeviceptr dptr, CUstream stream, CUresult *result);
 
-/* The pool; it is not freed before gm_pool_leave. NULL: the driver serves it. */
-struct gm_pool *gm_pool_enter(CUmemoryPool handle);
-void gm_pool_leave(struct gm_pool *pool);
-
-static inline struct gm_pool *gm_pool_of_block(const struct gm_block *block)
-{
-    return (struct gm_pool *)(void *)block->region->arena; /* its first member */
-}
-
-/* With the lock: memory became free. The next synchronizing call gives back what exceeds. */
-void gm_pool_note_excess(const struct gm_pool *pool);
-
-/* With the lock: whether another thread gives memory back to the daemon now. */
-bool gm_pools_are_leaving(void);
-
-/* Give a region that is in no arena back to the daemon. False: failed. */
-bool gm_region_release(uint64_t va);
+/* Free without a stream (cuMemFree), which waits for nothing. False: not in an arena. */
+bool gm_pools_free(CUdeviceptr dptr, CUresult *result);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * Arenas: the stream-ordered suballocator of memory pools, without CUDA. It cuts regions (runs of
- * chunks from pools_alloc.c) into blocks and decides which freed block an allocation may get.
+ * chunks from pools.c) into blocks and decides which freed block an allocation may get.
  *
  *   heap     all blocks of the program by address, and the marks that are pending
  *   arena    the regions of one pool, and their free blocks by size

@@ -6,7 +6,7 @@
  *   highest bits distinguish it from every value of the driver. It has a *home*: a reserved range
  * by which the daemon knows the chunks. Nothing is mapped there, except while a pin copies (pin.h).
  * - A *view* is where the program mapped a handle: whole, from offset 0, as the driver demands. The
- *   mapper maps the frames of a home at all of its views (views.h).
+ *   mapper maps the frames of a home at all of its views.
  * - Like the driver's, a virtual handle lives while it has a reference (create, retain) or a view.
  *   Then its chunks are given back.
  * - The table also has the handles and mappings of the real driver: to answer for ranges with both

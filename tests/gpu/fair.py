@@ -214,7 +214,7 @@ class Test:
         print(f"alone: {self.alone:.0f} kernels/s of {self.words * 8 / 2**20:.1f} MiB", flush=True)
 
     def use_daemon(self, row):
-        options = ("--fair", row.fair, "--fit", "committed", "--log-level", "debug")
+        options = ("--fair", row.fair, "--log-level", "debug")
         budget = row.budget or self.sizes["all"]
         if self.options == (options, budget) and self.daemon.is_running():
             return

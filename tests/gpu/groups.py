@@ -195,7 +195,7 @@ def main():
     parser.add_argument("--budget", default="12G")
     parser.add_argument("--pinned", help="(10G a GPU)")
     parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--quantum", default="1s")
+    parser.add_argument("--slice", default="1s")
     parser.add_argument("--place", default="order")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--simcuda", action="store_true")
@@ -208,7 +208,7 @@ def main():
     if args.simcuda:
         use_simcuda(place)
         os.environ.update(SIMCUDA_DEVICES=str(args.ranks), GPUMUX_RUN_DIR=place.work, XDG_RUNTIME_DIR=place.work)
-        args.gib, args.budget, args.pinned, args.quantum, args.only = 64 / 1024, "100M", f"{256 * args.ranks}M", "200ms", "native,ipc"
+        args.gib, args.budget, args.pinned, args.slice, args.only = 64 / 1024, "100M", f"{256 * args.ranks}M", "200ms", "native,ipc"
     args.pinned = args.pinned or f"{10 * args.ranks}G"
     wanted, rows, native, failed, daemon = args.only.split(","), [], {}, 0, None
     try:
@@ -221,7 +221,7 @@ def main():
                 continue
             is_native = row.startswith("native")
             if not is_native and daemon is None:
-                daemon = Daemon(place, "daemon", args.budget, args.pinned, args.quantum,
+                daemon = Daemon(place, "daemon", args.budget, args.pinned, args.slice,
                                 ("--gpu", ",".join(map(str, range(args.ranks))), "--place", args.place, "--log-level", "debug"))
             watcher = None if is_native else Watcher(place, daemon, row)
             begun, jobs, wrong, seconds = time.monotonic(), [], [], 0.0

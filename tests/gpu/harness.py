@@ -193,12 +193,12 @@ def wait_until(what, seconds, condition):
 class Daemon:
     """gpumuxd on the GPU. One may serve many tests, so that host memory is pinned once."""
 
-    def __init__(self, place, name, budget, pinned, quantum="1s", options=()):
+    def __init__(self, place, name, budget, pinned, slice_="1s", options=()):
         self.place = place
         self.program = Program(
             place, name,
             [place.at("daemon/gpumuxd"), "--socket", place.socket, "--gpu-budget", budget, "--pinned", pinned,
-             "--policy", "round-robin", "--quantum", quantum, *options])
+             "--slice", slice_, *options])
         wait_until("the daemon answers", 60, lambda: self.try_status() or not self.program.is_running())
         if not self.program.is_running():
             raise Failure(f"the daemon did not start: {self.program.complaint()}")

@@ -436,7 +436,7 @@ class Test:
         rates = {}
         for mps in ("off", "on"):
             budget = "160M" if self.args.simcuda else "2500M"
-            self.start_daemon("--gpu-budget", budget, "--policy", "round-robin", "--quantum", "300ms", "--rule", f"command=* mps={mps}")
+            self.start_daemon("--gpu-budget", budget, "--slice", "300ms", "--rule", f"command=* mps={mps}")
             name = f"short-{mps}"
             processes, ready = self.four(name, self.rounds, mps == "on", environment=self.shim, spin=60)
             time.sleep(1.0)

@@ -43,10 +43,10 @@ class Sizes:
 class Row:
     """A daemon that is started again, and the programs of a row."""
 
-    def __init__(self, place, name, options, quantum):
+    def __init__(self, place, name, options, slice_):
         self.place, self.name = place, name
         self.enough = os.path.join(place.work, name + ".enough")
-        self.supervisor = Supervisor(place, [*options, "--policy", "round-robin", "--quantum", quantum], watchdog_s=30)
+        self.supervisor = Supervisor(place, [*options, "--slice", slice_], watchdog_s=30)
         self.watch = Watch(self.supervisor)
         self.programs = []
 

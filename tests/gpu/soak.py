@@ -77,7 +77,7 @@ class Soak:
                 self.cu_programs = sorted(name for name in os.listdir(folder) if name != "hog" and "." not in name)
         # All that may run at once, also of programs that were killed a moment ago: out of memory is no outcome here.
         pinned = max(2**29, 4 * self.budget) if arguments.simcuda else max(2**36, 2 * self.budget)
-        self.daemon = Daemon(place, "daemon", str(self.budget), str(pinned), arguments.quantum)
+        self.daemon = Daemon(place, "daemon", str(self.budget), str(pinned), arguments.slice)
 
     # --- what there is ---
 
@@ -330,7 +330,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=120, metavar="S", help="for all of it, about (120)")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--budget", type=size, metavar="SIZE", help="(24G; with --simcuda 160M)")
-    parser.add_argument("--quantum", default=None, metavar="TIME", help="(500ms; with --simcuda 50ms)")
+    parser.add_argument("--slice", default=None, metavar="TIME", help="(500ms; with --simcuda 50ms)")
     parser.add_argument("--at-once", type=int, default=None, metavar="N", help="programs at a time (8; 6)")
     parser.add_argument("--rate", type=float, default=None, metavar="R", help="of starts a second, at most (3; 12)")
     parser.add_argument("--fate-within", type=float, default=None, metavar="S",
@@ -342,7 +342,7 @@ def main():
     arguments = parser.parse_args()
     sim = arguments.simcuda
     shrink = int(os.environ.get("GM_SHRINK", "1"))
-    for name, real, simulated in (("budget", 24 * 2**30, 160 * 2**20 // shrink), ("quantum", "500ms", "50ms"),
+    for name, real, simulated in (("budget", 24 * 2**30, 160 * 2**20 // shrink), ("slice", "500ms", "50ms"),
                                   ("at_once", 8, 6), ("rate", 3, 12), ("fate_within", 8, 1)):
         if getattr(arguments, name) is None:
             setattr(arguments, name, simulated if sim else real)

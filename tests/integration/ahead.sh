@@ -20,7 +20,7 @@ is_idle() {
 
 # 80 pieces of 8 MiB, then of 16 MiB each until all is full: a range that is asked for is 20 MiB at most.
 # So much pinned memory that what one program is told to be free does not depend on the other.
-start_mlfq --slice 200ms --gpu-budget 1280M --pinned 1G
+start_daemon --slice 200ms --gpu-budget 1280M --pinned 1G
 for way in linked dlsym proc; do
     before=$(asked)
     app "$way" "$way" --mode grow --bytes 640M --allocs 80 --iterations 1 --hold 2 --go "$dir/$way.go"
@@ -103,7 +103,7 @@ expect_empty
 stop_daemon
 
 # Two pieces, and then all that is free, while the third is on its way, or could not be mapped: there is room for that.
-start_mlfq --gpu-budget 512M
+start_default --gpu-budget 512M
 for fault in "" cuMemImportFromShareableHandle:3; do
     for round in 1 2 3 4 5 6; do
         [ -z "$fault" ] || export SIMCUDA_FAIL="$fault"
@@ -125,7 +125,7 @@ stop_daemon
 # idle program idle.
 native hog linked --bytes 1408M --iterations 1 --go "$dir/hog.go"
 await_ready hog
-start_mlfq --slice 200ms --gpu-budget 1280M --pinned 1G
+start_daemon --slice 200ms --gpu-budget 1280M --pinned 1G
 app rests linked --bytes 200M --iterations 1 --go "$dir/rests.go"
 await_ready rests
 within "$patience" is_idle rests || fail "rests is not idle"

@@ -3,7 +3,7 @@
 # idle: another one has the GPU, and they take no turn from it. One that launches an empty kernel every 30 ms is not
 # idle, but loses its turn when others wait, which it would keep for an hour.
 . "$(dirname "$0")/lib.sh"
-start_daemon --quantum 3600s --patience 3600s --idle 400ms
+start_daemon --slice 3600s --patience 3600s --idle 400ms
 for what in events memory syncs records; do
     app "$what" linked --mode "asks-$what" --bytes 32M --pause 1 --until "$dir/enough"
     await_ready "$what"

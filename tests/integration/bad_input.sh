@@ -71,15 +71,9 @@ refuses "out of range" --socket "$place" --gpu-budget 99999999999T
 what="percentage above 100"
 refuses "\"101%\" is out of range: from 1% to 100%" --socket "$place" --gpu-budget 101%
 what="malformed time"
-refuses "--quantum: \"soon\" is not a time" --socket "$place" --quantum soon
-what="the turn of the other policy"
-refuses "--quantum is the turn of policy round-robin: with mlfq say slice" --socket "$place" --quantum 1s
-what="the turn of the other policy, the other way round"
-refuses "--slice is the turn of policy mlfq: with round-robin say quantum" --socket "$place" --policy round-robin --slice 1s
-what="unknown policy"
-refuses "--policy: \"fifo\" is not one of mlfq|round-robin" --socket "$place" --policy fifo
-what="more levels than there can be"
-refuses "--levels: \"9\" is out of range: from 1 to 8" --socket "$place" --levels 9
+refuses "--slice: \"soon\" is not a time" --socket "$place" --slice soon
+what="unknown word"
+refuses "--fair: \"all\" is not one of users|programs" --socket "$place" --fair all
 what="unknown class"
 refuses "--best-class: \"fast\" is not auto, latency, interactive or batch" --socket "$place" --best-class fast
 what="a rule for nobody"

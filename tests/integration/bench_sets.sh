@@ -22,22 +22,21 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import working
 
-units = [(100 * i, 100 if i < 20 else 10, True) for i in range(1, 61)]
+units = [(100 * i, 100 if i < 20 else 10) for i in range(1, 61)]
 assert abs(working.until_found(units, 15) - 2) < .11, working.until_found(units, 15)
 assert working.until_found(units, 5) is None
-assert working.until_found(units + [(6000 + 100 * i, 100, True) for i in range(1, 10)], 15) is None # it is slow again
-assert working.until_found([(10 * i, 10, True) for i in range(1, 10)], 15) == .01
+assert working.until_found(units + [(6000 + 100 * i, 100) for i in range(1, 10)], 15) is None # it is slow again
+assert working.until_found([(10 * i, 10) for i in range(1, 10)], 15) == .01
 END
 bench working --pool 32M --piece 2M --touch 4M --hidden 4M --decoder 28M --budget 48M --beside-budget 36M --hidden-budget 24M \
-    --quantum 100ms --warm 300ms --block 300ms --rounds 1 --found 500ms
+    --turn 100ms --warm 300ms --block 300ms --rounds 1 --found 500ms
 python3 -B - "$dir/working.json" << 'END' || fail "the result of working"
 import json, sys
 with open(sys.argv[1], encoding="utf-8") as file:
     result = json.load(file)
 assert result["bench"] == "working" and result["is_verified"] is True and "outcome" not in result
-fits = ["working-set", "committed"]
 cells = ["three", "beside", "three-one", "beside-one", "hidden", "blind"]
-assert [(row["cell"], row["fit"]) for row in result["rows"]] == [(cell, fit) for cell in cells for fit in fits]
+assert [row["cell"] for row in result["rows"]] == cells
 for row in result["rows"]:
     assert row["is_right"] and len(row["shares"]) == (2 if row["cell"].startswith("beside") else 3), row["cell"]
     assert all(rate > 0 for block in row["native"] for rate in block), row["cell"]
@@ -52,7 +51,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import ideal, sides
 
-assert sides.trace_of([[(2, 1, 0), (4, 1, 0), (11, 1, 0)], [(3, 1, 0), (7, 1, 0)]], [6, 20]) == [
+assert sides.trace_of([[(2, 1), (4, 1), (11, 1)], [(3, 1), (7, 1)]], [6, 20]) == [
     [0, 2], [1, 1], [1, 1], [0, 1]]
 
 GIB = 2**30
@@ -77,8 +76,8 @@ assert one["bytes_in"] / GIB == 32 and one["work_ms"] == 900, one
 assert found(24, 100)["bytes_in"] == 0 and found(24, 100)["share"] == 1
 END
 bench multi --programs app --piece 4M --decoder 16M --cnn 16M --kernel 16M --pair-budget 32M --warm 100ms --block 200ms \
-    --rounds 1 --turns 100ms --variants no-prefetch \
-    --cells decoders-150-100ms,decoders-150-100ms-no-prefetch,more-300-100ms,micro-100-100ms,mixed-200-100ms,pairs-flow-150-100ms-cap
+    --rounds 1 --turns 100ms \
+    --cells decoders-150-100ms,more-300-100ms,micro-100-100ms,mixed-200-100ms,pairs-flow-150-100ms-cap
 cp "$dir/multi.json" "$dir/before.json"
 bench multi --programs app --piece 4M --kernel 16M --warm 100ms --block 200ms --rounds 1 --turns 100ms --sets micro \
     --cells micro-100-100ms,micro-150-100ms --known "$dir/before.json"
@@ -97,28 +96,24 @@ END
 python3 -B - "$dir/before.json" "$dir/multi.json" << 'END' || fail "the result of multi"
 import json, sys
 one, other = (json.load(open(name, encoding="utf-8")) for name in sys.argv[1:])
-assert [row["cell"] for row in one["rows"]] == ["decoders-150-100ms", "decoders-150-100ms-no-prefetch", "more-300-100ms",
-                                                "mixed-200-100ms", "micro-100-100ms", "pairs-flow-150-100ms-cap"]
-assert [row["cell"] for row in other["rows"]] == ["micro-150-100ms"] and len(other["known"]) == 6
+assert [row["cell"] for row in one["rows"]] == ["decoders-150-100ms", "more-300-100ms", "mixed-200-100ms", "micro-100-100ms", "pairs-flow-150-100ms-cap"]
+assert [row["cell"] for row in other["rows"]] == ["micro-150-100ms"] and len(other["known"]) == 5
 for row in one["rows"] + other["rows"]:
     assert row["is_right"] and row["share"] > 0 and 0 < row["ideal"]["share"] <= 1, row["cell"]
     assert row["over"] > 100 or row["bytes"] == 0, (row["cell"], row["bytes"]) # what is cold need not move
     assert (row["ideal"]["rate"] > 0) == (row["over"] > 100), row["cell"]
-assert one["rows"][5]["footprints"][0][:2] == [0, 8 << 20], one["rows"][5]["footprints"] # of 16 MiB
-assert len(one["rows"][2]["shares"]) == 6 and not one["left_out"], one["left_out"]
+assert one["rows"][4]["footprints"][0][:2] == [0, 8 << 20], one["rows"][4]["footprints"] # of 16 MiB
+assert len(one["rows"][1]["shares"]) == 6 and not one["left_out"], one["left_out"]
 END
 
 say "the cells of working sets"
 
-# Three programs that together have twice the budget and need a quarter of it: they run together and nothing moves; by
-# --fit committed they take turns.
-SIMCUDA_MEMORY=4G bench working --cells three --pool 256M --piece 32M --touch 32M --budget 384M --quantum 200ms --warm 6s --block 1s --rounds 1
+# Three programs that together have twice the budget and need a quarter of it: they run together and nothing moves.
+SIMCUDA_MEMORY=4G bench working --cells three --pool 256M --piece 32M --touch 32M --budget 384M --turn 200ms --warm 6s --block 1s --rounds 1
 python3 -B - "$dir/working.json" << 'END' || fail "programs whose needs fit do not run together"
 import json, sys
 with open(sys.argv[1], encoding="utf-8") as file:
-    rows = {row["fit"]: row for row in json.load(file)["rows"]}
-print({fit: (row["switches"], row["bytes"] >> 20) for fit, row in rows.items()})
-assert rows["working-set"]["switches"] == 0 and rows["working-set"]["bytes"] == 0
-assert rows["committed"]["switches"] > 0 and rows["committed"]["bytes"] > 256 << 20
+    (row,) = json.load(file)["rows"]
+assert row["switches"] == 0 and row["bytes"] == 0, (row["switches"], row["bytes"] >> 20)
 END
 say "programs run together by what they need"

@@ -21,7 +21,7 @@ is_held() {
 }
 
 for way in linked proc; do
-    start_daemon --drain-deadline 100ms
+    start_daemon
     rm -f "$dir"/held.release "$dir"/held.end
     app held "$way" --mode abandon --bytes 96M --signal "$dir/held" --seed 1
     await_ready held

@@ -78,7 +78,7 @@ is_still() {
 
 # begin: three programs whose 48 MiB that they touch fit into 104; so of the 80 that each does not at least 24 lie on the host.
 begin() {
-    start_mlfq --fit working-set --gpu-budget 104M --pinned 512M --log-level debug
+    start_default --gpu-budget 104M --pinned 512M --log-level debug
     for begun in one two three; do pool $begun; done
     for begun in one two three; do
         within "$patience" has_on_host $begun 24 || fail "what $begun does not touch does not go to the host: $(app_of "$(pid_of $begun)")"

@@ -23,7 +23,7 @@ kept_open() {
 
 for so in '2>&-' '0<&- 1>&- 2>&-' '0<&-'; do
     spawn daemon sh -c "exec \"\$@\" $so" sh "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 160M \
-        --pinned 512M --policy round-robin --quantum 50ms --idle 50ms --log-level debug
+        --pinned 512M --slice 50ms --idle 50ms --log-level debug
     within "$patience" daemon_is_up_or_dead || fail "$so: the daemon does not answer"
     ! has_ended daemon || fail "$so: the daemon did not start"
     app one linked --bytes 96M --iterations 5 --until "$dir/enough" --seed 1

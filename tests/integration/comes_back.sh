@@ -1,6 +1,6 @@
 #!/bin/sh
 # The daemon dies, and somebody still has the memory of its programs, as gpumux-keeper does: this test holds the lifeline.
-# What runs goes on, and who waits waits; an allocation waits until --rejoin-limit, and is refused then. When another
+# What runs goes on, and who waits waits; an allocation waits for 30 s, and is refused then. When another
 # daemon comes that did not take the programs over, or nobody has their memory any more, they end as without all that: what
 # is on the GPU runs on, and what was swapped out is lost.
 . "$(dirname "$0")/lib.sh"
@@ -43,7 +43,7 @@ goes_on() {
 # One program runs a kernel without an end, and one is parked in such a kernel, some of its memory swapped out.
 begin() {
     rm -f "$dir/enough" "$dir"/*.steps "$dir"/*.log
-    start_daemon --rejoin-limit 2s
+    start_daemon
     orphan parked linked --mode endless --bytes 96M --hold 1 --signal "$dir/parked.steps" --until "$dir/enough" --seed 1
     await_ready parked
     hold_lifeline parked

@@ -26,7 +26,7 @@ while read -r verdict value; do
     refuse) check 1 "$value" ;;
     warn)
         check 0 "$value"
-        start_mlfq --config "$conf"
+        start_default --config "$conf"
         grep -qE "warning: ($conf:2: |--disk )" "$dir/daemon.out" || fail "the start with \"$value\" says nothing: $(cat "$dir/daemon.out")"
         stop_daemon
         ;;
@@ -35,8 +35,8 @@ done < "$values"
 [ -z "$(ls -A "$dir/folder" | grep -v '^file$')" ] || fail "left behind: $(ls -A "$dir/folder")"
 
 set_value 'slice = 1s'
-start_mlfq --config "$conf"
-for value in 'gpu = 7' 'paged = 4000T' 'disk = @/none:1G' 'record = @/none/trace'; do
+start_default --config "$conf"
+for value in 'gpu = 7' 'paged = 4000T' 'disk = @/none:1G'; do
     set_value "$value"
     ! "$ctl" config check > "$dir/said" 2>&1 || fail "config check takes \"$value\""
     grep -qF "$conf:2: " "$dir/said" || fail "config check of \"$value\" says $(cat "$dir/said")"

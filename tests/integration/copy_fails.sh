@@ -9,7 +9,7 @@ start_failing() {
     rm -f "$GPUMUX_SOCKET" "$dir/enough"
     export SIMCUDA_FAIL="$1"
     shift
-    start_daemon --gpu-budget 64M --pinned 192M --quantum 30ms "$@"
+    start_daemon --gpu-budget 64M --pinned 192M --slice 30ms "$@"
     unset SIMCUDA_FAIL
 }
 

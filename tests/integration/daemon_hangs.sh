@@ -10,7 +10,8 @@ says() {
 }
 
 # It waits for work to end, which takes some 800 ms here, instead of parking it.
-start_daemon --grace 1m
+export SIMCUDA_NO=channels
+start_daemon
 orphan paused linked --bytes 96M --iterations 20 --seed 1 --go "$dir/go"
 await_ready paused
 "$ctl" pause "$(pid_of paused)" > /dev/null || fail "pause failed"

@@ -19,7 +19,7 @@ mkdir "$dir/disk"
 free_is 400
 export GM_FAULTY_FREE="$dir/free"
 spawn daemon env LD_PRELOAD="$BUILD/tests/programs/libgm_faulty_disk.so" "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" \
-    --gpu-budget 96M --pinned 288M --disk "$dir/disk:2G" --policy round-robin --quantum 1s --idle 50ms
+    --gpu-budget 96M --pinned 288M --disk "$dir/disk:2G" --slice 1s --idle 50ms
 within "$patience" daemon_is_up_or_dead || fail "the daemon does not answer"
 ! has_ended daemon || fail "the daemon did not start: $(cat "$dir/daemon.out")"
 grep -q "$dir/disk: 2 GiB asked for, 400 MiB free there now" "$dir/daemon.out" || fail "it does not say both: $(cat "$dir/daemon.out")"

@@ -5,7 +5,7 @@ unset GPUMUX_CLASS
 # Users and a group that each Debian has stand for those of the page.
 sed -n 's/user=alice/user=daemon/; s/unix-group=students/unix-group=nogroup/; /^rule = /p' "$(dirname "$0")/../../docs/lab.md" > "$dir/conf"
 [ "$(wc -l < "$dir/conf")" -gt 6 ] || fail "the page has no rules"
-start_mlfq --config "$dir/conf"
+start_default --config "$dir/conf"
 
 # begins USER COMMAND CLASS TEXT: such a program begins so; CLASS "" asks for none.
 begins() {

@@ -38,7 +38,7 @@ pauses() {
 share() {
     share_ms=$1 least=$2 most=$3
     shift 3
-    start_mlfq --gpu-budget 20M --slice 40ms --allotment 1500ms --fit committed "$@"
+    start_daemon --gpu-budget 20M --slice 40ms "$@"
     work
     paused=$(pauses)
     for i in 1 2 3 4 5; do
@@ -60,7 +60,7 @@ share() {
 share 6000 430 570 # 500 by the rule; a busy machine, on which processes wait for processors, moves it by some 40
 share 2500 150 350 --fair programs
 
-start_mlfq
+start_default
 work alone=6144 theirs1=2048 theirs2=2048 theirs3=2048
 touch "$dir/enough"
 expect_pass alone theirs1 theirs2 theirs3

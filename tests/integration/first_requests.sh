@@ -14,7 +14,7 @@ has_turns() {
 
 patience=60 # of what is there within a second
 # A busy machine makes no pause of a second between two kernels of the batch program, or it would give its turn back.
-start_mlfq --slice 1000s --allotment 1000s --idle 1s --log-level debug
+start_daemon --slice 1000s --idle 1s --log-level debug
 app chat linked --bytes 96M --allocs 3 --iterations 5 --pause 1500 --seed 1 --go "$dir/go"
 await_ready chat
 app batch dlsym --bytes 96M --allocs 2 --iterations 4 --seed 2 --until "$dir/enough"

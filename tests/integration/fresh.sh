@@ -3,7 +3,7 @@
 # whose memory leaves the GPU for theirs. Each program fills what it gets, so that nothing is zero by chance.
 . "$(dirname "$0")/lib.sh"
 
-start_daemon --quantum 20ms
+start_daemon --slice 20ms
 for i in 1 2; do
     app "long$i" linked --bytes 96M --allocs 12 --iterations 1 --seed "$i" --until "$dir/enough"
 done

@@ -5,7 +5,7 @@
 export SIMCUDA_DEVICES=2
 . "$(dirname "$0")/lib.sh"
 command -v python3 > /dev/null 2>&1 || skip "no python3"
-start_mlfq --slice 200ms --patience 4s --gpu 0,1 --place off --idle 1s # who looks at its memory works
+start_daemon --slice 200ms --patience 4s --gpu 0,1 --place off --idle 1s # who looks at its memory works
 
 run_at() { # NAME GPU: seconds that it ran there
     python3 -c 'import json, sys

@@ -3,7 +3,7 @@
 # end: on one GPU, and each on a GPU of its own. What is set for one holds for both. Together they get the budget once.
 export SIMCUDA_DEVICES=2
 . "$(dirname "$0")/lib.sh"
-start_mlfq --policy round-robin --quantum 300ms --gpu 0,1
+start_daemon --slice 300ms --gpu 0,1
 
 # member NAME GPU ARGUMENT...: of the group
 member() {

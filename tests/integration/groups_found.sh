@@ -4,7 +4,7 @@
 # both end, in turns. So do two programs that use both GPUs.
 export SIMCUDA_DEVICES=2
 . "$(dirname "$0")/lib.sh"
-start_mlfq --policy round-robin --quantum 300ms --gpu 0,1 --place off
+start_daemon --slice 300ms --gpu 0,1 --place off
 
 # rank JOB NAME DEVICES ARGUMENT...: each job in a way of its own
 rank() {

@@ -66,7 +66,7 @@ hinter() {
     await_ready "$1"
 }
 
-start_mlfq --latency-mode hint --best-effort-share 0
+start_default --latency-mode hint
 endless a --bytes 16M --seed 1
 within "$patience" is_beyond a 0 || fail "a does not begin"
 hinter h
@@ -155,7 +155,7 @@ stop_daemon
 
 # Not asked for: nobody is held.
 rm -f "$dir/enough" "$dir"/*.steps
-start_mlfq
+start_default
 hinter h
 endless a --bytes 16M --seed 1
 within "$patience" has_more h hints_ignored 10 || fail "hints are not counted"

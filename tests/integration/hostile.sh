@@ -9,7 +9,7 @@ seconds=${SECONDS_OF_HOSTILITY:-3}
 hostility() {
     seed=$1
     shift
-    start_mlfq --slice 100ms --drain-deadline 500ms "$@"
+    start_daemon --slice 100ms "$@"
     for i in 1 2 3; do
         spawn "bad$i" "$hostile" --seconds "$seconds" --seed "$((seed * 10 + i))"
     done

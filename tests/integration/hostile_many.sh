@@ -50,7 +50,7 @@ pair() {
 }
 
 # What an administrator says of users who are not trusted: without it, their programs may ask for memory and turns as all may.
-start_mlfq --gpu-budget 20M --pinned 192M --slice 200ms --drain-deadline 500ms --rule 'user=65534 user-gpu=4M user-pinned=64M' \
+start_daemon --gpu-budget 20M --pinned 192M --slice 200ms --rule 'user=65534 user-gpu=4M user-pinned=64M' \
     --rule 'user=65534 class=batch'
 round=0
 while [ "$round" -lt "$rounds" ]; do

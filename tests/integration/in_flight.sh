@@ -43,7 +43,7 @@ begin() {
 
 # A turn is longer than the test: only idleness ends it.
 for context in "" --own-context; do
-    start_daemon --quantum 600s --drain-deadline 60s --log-level debug
+    start_daemon --slice 600s --log-level debug
     begin $context
     waits() {
         is_up && app_has "$(pid_of other)" '"state":"waiting"' && is_in_set_and_asked
@@ -73,7 +73,8 @@ done
 
 # The turn ends while the answer is outstanding: without parking the CLOSE waits for the work, and for nothing else. A third program,
 # which has nothing to do, is there so that the first one is asked before the other one comes.
-start_daemon --quantum 100ms --grace 3600s --drain-deadline 60s --log-level debug
+export SIMCUDA_NO=channels
+start_daemon --slice 100ms --log-level debug
 app guest linked --bytes 8M --iterations 4 --seed 3 --go "$dir/guest.go"
 await_ready guest
 submit
@@ -93,10 +94,11 @@ expect_pass ahead guest
 expect_no_busy
 expect_empty
 stop_daemon
+unset SIMCUDA_NO
 
 # What the driver refuses once is asked again; a driver that knows no event of a context (801) is synchronized.
 for fault in cuEventCreate:1=2 cuCtxRecordEvent:1=999 cuEventQuery:1=999 cuCtxRecordEvent:1+=801; do
-    start_daemon --quantum 600s --drain-deadline 60s --log-level debug
+    start_daemon --slice 600s --log-level debug
     export SIMCUDA_FAIL="$fault"
     begin
     unset SIMCUDA_FAIL
@@ -115,7 +117,7 @@ for fault in cuEventCreate:1=2 cuCtxRecordEvent:1=999 cuEventQuery:1=999 cuCtxRe
 done
 
 # What it always refuses leaves the program busy: it is asked less and less often, and yields when its turn is over.
-start_daemon --quantum 1s --log-level debug
+start_daemon --slice 1s --log-level debug
 export SIMCUDA_FAIL=cuCtxRecordEvent:1+=999
 begin
 unset SIMCUDA_FAIL
@@ -132,7 +134,7 @@ expect_empty
 stop_daemon
 
 # A program that is alone is asked too: what it does while nobody waits says what it is when somebody does.
-start_mlfq --log-level debug
+start_default --log-level debug
 submit
 touch "$dir/ahead.release"
 has_idled() {

@@ -50,7 +50,7 @@ expect_interrupted() {
     [ "$code,$line" = "0,interrupted" ] || fail "$1: code $code: $line"
 }
 
-start_mlfq --slice 1000s --allotment 1000s
+start_daemon --slice 1000s
 app works linked --bytes 96M --iterations 3 --until "$dir/enough"
 await_ready works
 touch "$dir/first.go"

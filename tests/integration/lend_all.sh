@@ -17,7 +17,7 @@ leaves_alone() {
 # round N: the large program asks for 130 MiB N times, and all but the first would be in pinned memory.
 round() {
     rm -f "$dir"/go.*
-    start_daemon --oversize host --pinned 288M --paged 512M --quantum 300ms --prefetch off # it stays in paged memory
+    start_daemon --oversize host --pinned 288M --paged 512M --slice 300ms
     app paged linked --bytes 24M --allocs 1 --iterations 3 --seed 1 --go "$dir/go.paged"
     await_ready paged
     for i in 2 3; do

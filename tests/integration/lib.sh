@@ -161,13 +161,13 @@ is_up() {
     "$ctl" status --json > "$dir/status.json.new" 2> /dev/null && mv "$dir/status.json.new" "$dir/status.json"
 }
 
-# start_daemon [OPTION...]: with a budget of 160 MiB, 512 MiB pinned and round robin turns of 50 ms, or as told.
+# start_daemon [OPTION...]: with a budget of 160 MiB, 512 MiB pinned and short turns, or as told.
 start_daemon() {
-    start_mlfq --policy round-robin --quantum 50ms "$@"
+    start_default --slice 50ms "$@"
 }
 
-# start_mlfq [OPTION...]: the same with the policy of the daemon's own choice.
-start_mlfq() {
+# start_default [OPTION...]: the same with turns of the daemon's own choice.
+start_default() {
     spawn daemon "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 512M --idle 50ms "$@"
     within "$patience" daemon_is_up_or_dead || fail "the daemon does not answer"
     ! has_ended daemon || fail "the daemon did not start"
@@ -206,8 +206,8 @@ start_daemon_on_faulty_disk() {
     mkdir "$dir/disk"
     export GM_FAULTY_DISK="$dir/full"
     spawn daemon env LD_PRELOAD="$BUILD/tests/programs/libgm_faulty_disk.so" "$BUILD/daemon/gpumuxd" \
-        --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 288M --disk "$dir/disk:512M" --policy round-robin \
-        --quantum 50ms --idle 50ms "$@"
+        --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 288M --disk "$dir/disk:512M" \
+        --slice 50ms --idle 50ms "$@"
     within "$patience" daemon_is_up_or_dead || fail "the daemon does not answer"
     ! has_ended daemon || fail "the daemon did not start"
 }

@@ -34,7 +34,7 @@ one_round() {
     if [ "$1" = daemon ]; then
         export SIMCUDA_FAIL="$fault"
         spawn daemon "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 64M --pinned 128M \
-            --policy round-robin --quantum 30ms --idle 50ms
+            --slice 30ms --idle 50ms
         within "$patience" daemon_is_up_or_dead || fail "$fault in the daemon: it neither starts nor ends"
         unset SIMCUDA_FAIL
         if has_ended daemon; then
@@ -44,7 +44,7 @@ one_round() {
             return
         fi
     else
-        start_daemon --gpu-budget 64M --pinned 128M --quantum 30ms
+        start_daemon --gpu-budget 64M --pinned 128M --slice 30ms
         export SIMCUDA_FAIL="$fault"
     fi
     app one linked --bytes 36M --allocs 2 --iterations 12 --seed 1

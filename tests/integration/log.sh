@@ -12,7 +12,7 @@ holds() {
     grep -q -- "$2" "$1"
 }
 
-start_mlfq --slice 50ms --allotment 100ms --levels 3 --log-level debug
+start_daemon --slice 50ms --log-level debug
 "$ctl" log > "$dir/log.out" 2>&1 || fail "the log of a new daemon: $(cat "$dir/log.out")"
 [ ! -s "$dir/log.out" ] || fail "a new daemon has a log: $(cat "$dir/log.out")"
 spawn follow "$ctl" log -f --json

@@ -8,7 +8,7 @@ command -v python3 > /dev/null || skip "there is no python3"
 # daemon_into COMMAND...: start the daemon, with all that it can say, by COMMAND, which says where its log goes.
 daemon_into() {
     spawn daemon "$@" "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 512M --idle 50ms \
-        --policy round-robin --quantum 50ms --log-level debug
+        --slice 50ms --log-level debug
     within "$patience" daemon_is_up_or_dead || fail "the daemon does not answer"
     ! has_ended daemon || fail "the daemon did not start"
 }

@@ -10,7 +10,7 @@ has_asked() {
 native alone linked --mode managed --bytes 64M --iterations 3
 expect_pass alone
 # Half of the deadline is what moving it may take.
-start_daemon --drain-deadline 60s
+start_daemon
 app one linked --mode managed --bytes 128M --iterations 5 --signal "$dir/signal"
 await_ready one
 "$ctl" pause "$(pid_of one)" > "$dir/said" 2>&1 || fail "pause: $(cat "$dir/said")"

@@ -42,7 +42,7 @@ expect_empty
 stop_daemon
 
 # It never had one, and its memory is staged while another one runs.
-start_daemon --quantum 4s
+start_default
 app good linked --bytes 96M --iterations 100000 --seed 2
 await_ready good
 app_without_maps 1 bad --bytes 96M --allocs 1 --iterations 100000 --seed 1

@@ -19,7 +19,7 @@ END_OF_SCRIPT
 mkdir "$dir/package"
 cp "$dir/train_model.py" "$dir/package/evaluate.py"
 printf '%s\n' 'rule = command=train* class=batch weight=0.5' > "$dir/gpumux.conf"
-start_mlfq --config "$dir/gpumux.conf"
+start_default --config "$dir/gpumux.conf"
 
 run() {
     run_name=$1

@@ -62,7 +62,7 @@ is_promised() {
     is_up && [ "$(gpu committed_bytes)" = $((420 * 1024 * 1024)) ]
 }
 if [ "$shrink" = 1 ]; then
-    start_daemon --oversize host --quantum 1000s --idle 1000s
+    start_daemon --oversize host --slice 1000s --idle 1000s
     for i in 1 2 3; do
         app "other$i" linked --bytes 140M --allocs 1 --iterations 100000 --seed "$i"
         [ "$i" != 1 ] || await_ready other1 # it runs, the others wait

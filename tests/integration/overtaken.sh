@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 mkdir "$dir/disk"
 export SIMCUDA_COPY_RATE=$((120 / shrink))M
-start_mlfq --slice 200ms --pinned 288M --paged 64M --disk "$dir/disk:512M" --best-class latency --log-level debug
+start_daemon --slice 200ms --pinned 288M --paged 64M --disk "$dir/disk:512M" --best-class latency --log-level debug
 for i in 1 2 3; do
     app "app$i" linked --bytes 96M --allocs 12 --iterations 2 --seed "$i" --until "$dir/enough"
 done

@@ -48,7 +48,7 @@ stop_daemon
 # The driver refuses: the endless program keeps its turn until it ends.
 rm -f "$dir/enough" "$dir"/*.steps
 export SIMCUDA_DISABLE_CHANNELS=0x1b
-start_daemon --drain-deadline 50ms
+start_daemon
 app a linked --mode endless --bytes 96M --hold 1 --signal "$dir/a.steps" --until "$dir/enough" --seed 1
 within "$patience" is_beyond a 0 || fail "a does not begin"
 app b linked --bytes 96M --iterations 3 --seed 2

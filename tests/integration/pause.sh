@@ -25,7 +25,7 @@ resume() {
     "$ctl" resume "$@" > "$dir/said" 2>&1 || fail "resume $*: $(cat "$dir/said")"
 }
 
-start_mlfq --slice 200ms
+start_daemon --slice 200ms
 app one linked --bytes 96M --allocs 3 --seconds 4 --iterations 10 --seed 1 --until "$dir/enough"
 app two linked --bytes 96M --allocs 2 --seconds 4 --iterations 10 --seed 2 --until "$dir/enough"
 await_ready one

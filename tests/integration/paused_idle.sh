@@ -3,7 +3,8 @@
 # before it asks for it, however much time there is.
 . "$(dirname "$0")/lib.sh"
 # On a busy machine a program whose work has just ended could be parked, and would want a turn for that.
-start_mlfq --idle 2s --best-class latency --grace 2s --log-level debug
+export SIMCUDA_NO=channels
+start_default --idle 2s --best-class latency --log-level debug
 (
     export GPUMUX_CLASS=latency
     app first linked --bytes 96M --iterations 4 --seed 1 --go "$dir/go.first" --until "$dir/enough"

@@ -21,7 +21,7 @@ stays_pinned() {
     done
 }
 
-start_daemon --fit committed --pinned 4G --quantum 1000s --idle 1000s
+start_daemon --pinned 4G --slice 1000s --idle 1000s
 for i in 1 2; do
     app "app$i" linked --bytes 112M --allocs 1 --iterations 1000000 --seed "$i"
     [ "$i" = 2 ] || await_ready app1

@@ -13,7 +13,7 @@ has_waited() {
 }
 
 export SIMCUDA_COPY_RATE=1G
-start_daemon --fit committed --pinned 224M
+start_daemon --pinned 224M
 app one linked --bytes 144M --allocs 3 --iterations 6 --seed 1 --until "$dir/enough"
 app two linked --bytes 144M --allocs 3 --iterations 6 --seed 2 --until "$dir/enough"
 within "$patience" has_waited || fail "nothing waits for pinned room"

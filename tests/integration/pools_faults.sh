@@ -2,7 +2,7 @@
 # Driver calls that stream-ordered allocation makes fail, one at a time. The program passes, or is told of the error;
 # never wrong data, a hang or a crash; the daemon goes on and is left with nothing.
 . "$(dirname "$0")/lib.sh"
-start_daemon --gpu-budget 64M --quantum 30ms
+start_daemon --gpu-budget 64M --slice 30ms
 for fault in cuEventCreate:1 cuEventRecord:9 cuEventQuery:1 cuEventQuery:3+ cuStreamGetCtx:1 cuStreamGetCtx:7 \
     cuStreamGetId:1 cuDeviceGetMemPool:3+ cuDeviceGetDefaultMemPool:1 cuMemPoolGetAttribute:1+ cuMemPoolTrimTo:1 \
     cuMemPoolDestroy:1 cuMemAddressReserve:2+; do

@@ -2,7 +2,7 @@
 # mux-ctl prefetch: memory that was swapped comes to the GPU, though nobody expects its program, as far as there is room that
 # nobody needs, and one line says what came and why not more; mux-ctl run --weight.
 . "$(dirname "$0")/lib.sh"
-start_mlfq
+start_default
 app idle linked --bytes 96M --iterations 2 --seed 1 --go "$dir/go"
 await_ready idle
 app busy linked --bytes 96M --iterations 4 --seed 2 --until "$dir/enough"

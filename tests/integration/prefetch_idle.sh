@@ -3,7 +3,7 @@
 # expected next is brought up from paged memory, so that its request finds it near.
 . "$(dirname "$0")/lib.sh"
 [ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
-start_daemon --pinned 288M --paged 512M --quantum 10s --log-level debug
+start_daemon --pinned 288M --paged 512M --slice 10s --log-level debug
 for i in 1 2 3 4; do
     app "app$i" linked --bytes 96M --allocs 3 --iterations 6 --pause 1500 --seconds 15 --seed "$i" \
         --until "$dir/enough"

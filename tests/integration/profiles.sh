@@ -63,7 +63,7 @@ are_cold() {
 
 # --- another kernel's profile by name: not used, and nothing is cold ---
 profile "none 0" gm_verify_refill_at 0000000000000001 gm_verify 0000000000000002
-start_daemon --fit working-set
+start_daemon
 programs 8
 within "$patience" says one "kernel gm_verify_refill_at: its profile is not used: it has other parameters" ||
     fail "the log does not name a kernel whose profile is another's"

@@ -14,7 +14,7 @@ has_asked() {
 
 native alone linked --mode pointers --bytes 24M --iterations 2
 expect_pass alone
-start_mlfq --slice 200ms
+start_daemon --slice 200ms
 for way in linked dlsym proc; do
     app "$way" "$way" --mode pointers --bytes 96M --allocs 3 --iterations 3 --seed 1 --signal "$dir/$way.signal"
     await_ready "$way"

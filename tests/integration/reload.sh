@@ -28,9 +28,11 @@ check() {
     [ -n "$check_text" ] || [ ! -s "$dir/said" ] || fail "--check says $(cat "$dir/said")"
 }
 
-printf '%s\n' 'slice = 100ms' 'drain-deadline = 3s' "rule = command=gm_worker_proc* class=batch weight=0.5" > "$conf"
+printf '%s\n' 'slice = 100ms' 'idle = 30ms' "rule = command=gm_worker_proc* class=batch weight=0.5" > "$conf"
 check 0 ''
-start_mlfq --user --log-level info
+spawn daemon "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 512M --user --log-level info
+within "$patience" daemon_is_up_or_dead || fail "the daemon does not answer"
+! has_ended daemon || fail "the daemon did not start"
 app one proc --bytes 40M --iterations 2 --seed 1 --go "$dir/go"
 app two linked --bytes 40M --iterations 2 --seed 2 --go "$dir/go"
 await_ready one
@@ -47,17 +49,17 @@ has two '"class":"auto","weight":2'
 
 # mux-ctl says what holds, what a reload would change, and has it changed.
 "$ctl" config show > "$dir/said" || fail "config show"
-for line in "drain-deadline = 3s *# $conf:2" "slice = 100ms *# $conf:1" 'pinned = 512 MiB *# command line' 'levels = 3 *# default' \
-    "rule = command=gm_worker_proc\* class=batch weight=0.5 # $conf:3" 'rejoin-limit = 30s *# default'; do
+for line in "idle = 30ms *# $conf:2" "slice = 100ms *# $conf:1" 'pinned = 512 MiB *# command line' 'patience = 60s *# default' \
+    "rule = command=gm_worker_proc\* class=batch weight=0.5 # $conf:3" 'max-apps = 256 *# default'; do
     grep -qx -- "$line" "$dir/said" || fail "config show lacks \"$line\": $(cat "$dir/said")"
 done
-printf '%s\n' 'slice = 300ms' 'drain-deadline = 6s' "rule = command=gm_worker_proc* class=batch weight=0.5" > "$conf"
+printf '%s\n' 'slice = 300ms' 'idle = 60ms' "rule = command=gm_worker_proc* class=batch weight=0.5" > "$conf"
 "$ctl" config check > "$dir/said" || fail "config check"
-[ "$(cat "$dir/said")" = "would change: drain-deadline; need a restart: slice" ] || fail "config check says $(cat "$dir/said")"
-"$ctl" config show | grep -q '^drain-deadline = 3s ' || fail "a check has changed something"
+[ "$(cat "$dir/said")" = "would change: idle; need a restart: slice" ] || fail "config check says $(cat "$dir/said")"
+"$ctl" config show | grep -q '^idle = 30ms ' || fail "a check has changed something"
 "$ctl" config reload > "$dir/said" || fail "config reload"
-[ "$(cat "$dir/said")" = "changed: drain-deadline; need a restart: slice" ] || fail "config reload says $(cat "$dir/said")"
-"$ctl" config show | grep -q '^drain-deadline = 6s ' || fail "config reload changed nothing"
+[ "$(cat "$dir/said")" = "changed: idle; need a restart: slice" ] || fail "config reload says $(cat "$dir/said")"
+"$ctl" config show | grep -q '^idle = 60ms ' || fail "config reload changed nothing"
 # Nobody is an administrator from within a container.
 [ "$(id -u)" = 0 ] && contain="unshare --pid --fork" || contain="unshare --map-root-user --pid --fork"
 if $contain true 2> /dev/null; then
@@ -68,33 +70,33 @@ if $contain true 2> /dev/null; then
 fi
 # Who asks for a check is told of that one, also if a SIGHUP has the file read again before the answer.
 for n in 1 2 3 4; do
-    sed -i "s/^drain-deadline = .*/drain-deadline = 6.${n}s/" "$conf"
+    sed -i "s/^idle = .*/idle = 6${n}ms/" "$conf"
     "$ctl" config check > "$dir/said" 2>&1 &
     checker=$!
     sleep 0.006
     kill -HUP "$(pid_of daemon)"
     wait "$checker"
-    grep -qE '^would change: drain-deadline|^need a restart: slice$|at this moment' "$dir/said" ||
+    grep -qE '^would change: idle|^need a restart: slice$|at this moment' "$dir/said" ||
         fail "config check beside a SIGHUP says $(cat "$dir/said")"
 done
-printf '%s\n' 'slice = 300ms' 'drain-deadline = 6s' "rule = command=gm_worker_proc* class=batch weight=0.5" > "$conf"
+printf '%s\n' 'slice = 300ms' 'idle = 60ms' "rule = command=gm_worker_proc* class=batch weight=0.5" > "$conf"
 "$ctl" config reload > "$dir/said" || fail "config reload"
 echo 'idel = 3s' > "$conf"
 for word in check reload; do
     ! "$ctl" config "$word" > "$dir/said" 2>&1 || fail "config $word takes a mistake"
     grep -qF "config: $conf:1: no option has the name" "$dir/said" || fail "config $word says $(cat "$dir/said")"
 done
-"$ctl" config show | grep -q '^drain-deadline = 6s ' || fail "a mistake has changed something"
+"$ctl" config show | grep -q '^idle = 60ms ' || fail "a mistake has changed something"
 ! "$ctl" config sing > "$dir/said" 2>&1 && grep -q "say show, explain, check or reload" "$dir/said" || fail "$(cat "$dir/said")"
 
 # New values hold; a setting of mux-ctl is stronger; what cannot change is named, with its place.
-printf '%s\n' '# mine' 'slice = 200ms' 'drain-deadline = 4s' 'best-class = auto' "rule = command=* class=interactive weight=0.25" > "$conf"
+printf '%s\n' '# mine' 'slice = 200ms' 'idle = 40ms' 'best-class = auto' "rule = command=* class=interactive weight=0.25" > "$conf"
 check 0 ''
-reload "reload: read $conf again: changed: best-class, rule, drain-deadline"
+reload "reload: read $conf again: changed: best-class, rule, idle"
 has_lines 1 "$conf:2: slice has changed, which needs a restart" || fail "slice is not named"
 has one '"class":"interactive","weight":0.25'
 has two '"class":"interactive","weight":2'
-grep -q '"drain_deadline_s":4,' "$dir/status.json" || fail "drain-deadline is what it was"
+grep -q '"idle_s":0.04,' "$dir/status.json" || fail "idle is what it was"
 grep -q '"slice_s":0.1,' "$dir/status.json" || fail "slice has changed"
 grep -q '"rules":\["command=\* class=interactive weight=0.25"\]' "$dir/status.json" || fail "the status tells no new rules"
 
@@ -104,13 +106,13 @@ mistake() {
     reload "reload: nothing was changed: $1"
     has one '"class":"interactive","weight":0.25'
 }
-printf '%s\n' 'drain-deadline = 5s' 'rule = command=* paused' 'idel = 3s' > "$conf"
+printf '%s\n' 'idle = 50ms' 'rule = command=* paused' 'idel = 3s' > "$conf"
 mistake "$conf:3: no option has the name \"idel\""
-printf '%s\n' 'drain-deadline = 5s' 'rule = command=gm_worker' > "$conf"
+printf '%s\n' 'idle = 50ms' 'rule = command=gm_worker' > "$conf"
 mistake "$conf:2: rule: sets nothing"
-printf 'drain-deadline = 5s\nrule = user=ro' > "$conf" # half a file
+printf 'idle = 50ms\nrule = user=ro' > "$conf" # half a file
 mistake "$conf:2: rule: "
-printf 'drain-deadline = 5s\n%0100000d\n' 0 > "$conf"
+printf 'idle = 50ms\n%0100000d\n' 0 > "$conf"
 mistake "$conf:2: the line is too long, or not text"
 yes '# nothing' | head -c 2M > "$conf"
 mistake "$conf: is larger than 1024 KiB"
@@ -122,7 +124,7 @@ rmdir "$conf"
 mkfifo "$conf" # nobody writes it: who waited for that would hang
 mistake "$conf: is not a file"
 rm "$conf"
-printf 'drain-deadline = 5s\n' > "$conf"
+printf 'idle = 50ms\n' > "$conf"
 chmod 666 "$conf"
 mistake "$conf: every user may write it"
 chmod 644 "$conf"
@@ -133,9 +135,9 @@ if [ "$(id -u)" = 0 ]; then
 fi
 
 # Rules end, too; and what holds is what was read last, however often one asks.
-printf 'drain-deadline = 5s\n' > "$conf"
+printf 'idle = 50ms\n' > "$conf"
 for _ in 1 2 3 4 5 6 7 8 9 10; do kill -HUP "$(pid_of daemon)"; done
-reload "reload: read $conf again: changed: best-class, rule, drain-deadline"
+reload "reload: read $conf again: changed: best-class, rule, idle"
 within 20 has_lines 1 "again: need a restart: slice" || fail "it was read once"
 has one '"class":"auto","weight":1'
 has two '"class":"auto","weight":2'

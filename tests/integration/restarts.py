@@ -27,7 +27,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from harness import Failure, Place, Program, use_simcuda, wait_until  # noqa: E402
 from supervisor import Supervisor, Watch, kill  # noqa: E402
 
-OPTIONS = ["--gpu-budget", "160M", "--pinned", "512M", "--paged", "256M", "--policy", "round-robin", "--quantum", "50ms",
+OPTIONS = ["--gpu-budget", "160M", "--pinned", "512M", "--paged", "256M", "--slice", "50ms",
            "--idle", "50ms", "--log-level", "info"]
 LIMIT_S = 30
 

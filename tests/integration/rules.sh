@@ -38,7 +38,7 @@ rule = command=gm_worker_proc* class=batch weight=0.5 share=40%   # the first co
 rule = user=$(id -u) command=gm_worker_dlsym* paused
 rule = user=$(id -u) class=interactive
 END_OF_CONF
-start_mlfq --config "$conf"
+start_default --config "$conf"
 app one proc --bytes 40M --iterations 2 --seed 1 --go "$dir/go"
 app two linked --bytes 40M --iterations 2 --seed 2 --go "$dir/go"
 app paused dlsym --bytes 40M --iterations 2 --seed 3 --go "$dir/go"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # A second daemon on the same GPU, with a socket of its own, would hand the same memory out again. It is refused, and
-# the line names who has the GPU; with --shared-gpu it starts. A claim ends with its process, however that ends. Only
+# the line names who has the GPU. A claim ends with its process, however that ends. Only
 # root can hold the system's claim: whatever another user holds, root's daemon starts.
 . "$(dirname "$0")/lib.sh"
 daemon=$BUILD/daemon/gpumuxd
@@ -30,26 +30,17 @@ first() {
 start_daemon
 for i in 1 2 3; do
     refuse_second
-    says "GPU 0 is shared by $(first) already: use or stop that, or start this one with --shared-gpu"
+    says "GPU 0 is shared by $(first) already: use or stop that"
 done
 say "$(cat "$dir/said")"
 
-# Another GPU is nobody's, and a shared one is whose it is.
+# Another GPU is nobody's.
 SIMCUDA_DIR=$dir/other && mkdir "$SIMCUDA_DIR"
 spawn second "$daemon" --socket "$dir/second.sock" --gpu-budget 64M --pinned 64M
 within "$patience" "$ctl" --socket "$dir/second.sock" status > /dev/null 2>&1 || fail "another GPU is refused"
 kill -TERM "$(pid_of second)"
 await second
 SIMCUDA_DIR=$dir/sim
-echo "shared-gpu = yes" > "$dir/conf"
-for way in --shared-gpu "--config=$dir/conf"; do
-    spawn second "$daemon" --socket "$dir/second.sock" --gpu-budget 64M --pinned 64M "$way"
-    within "$patience" "$ctl" --socket "$dir/second.sock" status > /dev/null 2>&1 || fail "with $way it does not start"
-    grep -q "GPU 0 is also shared by $(first): give each a --gpu-budget" "$dir/second.out" || fail "$way: no warning"
-    kill -TERM "$(pid_of second)"
-    await second
-    [ "$code" = 0 ] || fail "the second daemon ended with $code"
-done
 
 # Neither a crash nor a stop leaves the claim behind.
 kill -KILL "$(pid_of daemon)"
@@ -83,10 +74,8 @@ if [ "$(id -u)" = 0 ] && command -v setpriv > /dev/null && chmod 755 "$dir" && c
 
     # Beside the system's.
     refuse_theirs
-    says "GPU 0 is shared by $(first) already: use or stop that, or start this one with --shared-gpu"
+    says "GPU 0 is shared by $(first) already: use or stop that"
     say "$(cat "$dir/said")"
-    start_theirs --shared-gpu
-    end_theirs TERM
     # The system's is gone, in whatever way, or its number is another process's now.
     kill -KILL "$(pid_of daemon)"
     await daemon

@@ -19,7 +19,7 @@ expect() {
     say "mux-ctl $*: $(cat "$dir/stdout" "$dir/stderr")"
 }
 
-start_mlfq --levels 4 --best-class interactive
+start_default --best-class interactive
 me=$(id -un 2> /dev/null) || me=$(id -u)
 app one linked --bytes 40M --iterations 2 --seed 1 --go "$dir/go"
 await_ready one
@@ -34,7 +34,7 @@ one=$(pid_of one) two=$(pid_of two) three=$(pid_of three)
 
 take_status
 app_has "$one" '"class":"auto","weight":1,"share_percent":100,"paused":false,"level":1,' || fail "one: $(app_of "$one")"
-app_has "$two" '"class":"batch".*"level":4,' || fail "two: $(app_of "$two")"
+app_has "$two" '"class":"batch".*"level":3,' || fail "two: $(app_of "$two")"
 app_has "$three" '"class":"auto"' || fail "three: $(app_of "$three")"
 [ "$(grep -c "(pid $three, .*GPUMUX_CLASS is not auto, latency, interactive or batch" "$dir/daemon.out")" = 1 ] ||
     fail "the log does not tell of an unknown class, once"

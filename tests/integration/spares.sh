@@ -16,7 +16,7 @@ keeps() {
         [ $(($(gpu used_bytes) + $(gpu cached_bytes) + $(gpu free_bytes))) = "$(gpu usable_bytes)" ]
 }
 
-start_mlfq --slice 200ms
+start_daemon --slice 200ms
 for way in linked dlsym proc; do
     before=$(json_after totals allocs "$dir/status.json")
     app "$way" "$way" --mode reuse --bytes 32M --iterations 60 --go "$dir/$way.go"
@@ -70,7 +70,7 @@ expect_empty
 
 # There is room for another program only when the daemon takes back what one keeps. It is not refused.
 stop_daemon
-start_mlfq --slice 200ms --pinned 16M
+start_daemon --slice 200ms --pinned 16M
 app rich linked --mode late --bytes 148M --allocs 1 --iterations 1 --go "$dir/freed"
 await_ready rich
 app keeper linked --mode reuse --bytes 36M --iterations 20 --go "$dir/end"

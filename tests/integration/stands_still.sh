@@ -4,7 +4,7 @@
 # what it keeps and are told who keeps it and what to do, and it is charged for nothing. When it goes on, all go on.
 . "$(dirname "$0")/lib.sh"
 command -v python3 > /dev/null 2>&1 || skip "no python3"
-start_mlfq --slice 200ms
+start_daemon --slice 200ms
 
 run_of() {
     app_number "$(pid_of "$1")" run_s

@@ -57,7 +57,7 @@ expect_saved 3
 
 # The same where most memory is cold: it was promised no room on the GPU, and has no place on the host while it is paused.
 if [ "$shrink" = 1 ]; then
-    start_daemon --fit working-set --quantum 200ms --paged 256M
+    start_daemon --slice 200ms --paged 256M
     rm -f "$dir/enough"
     for i in 1 2 3; do
         app "app$i" linked --mode part --bytes 96M --allocs 6 --seconds 1 --seed "$i" --until "$dir/enough"

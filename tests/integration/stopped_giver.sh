@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 command -v python3 > /dev/null 2>&1 || skip "no python3"
 # All that is swapped out, and 64 MiB: what an eviction of the stopped one has set aside there is what the others need.
-start_daemon --quantum 100ms --log-level debug --pinned 160M
+start_daemon --slice 100ms --log-level debug --pinned 160M
 for i in 1 2 3 4; do
     app "app$i" linked --bytes 64M --allocs "$((32 / shrink))" --iterations 1 --seed "$i" --until "$dir/enough"
 done

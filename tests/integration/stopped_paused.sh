@@ -10,10 +10,12 @@ is_paused() {
         [ "$still_bytes" -lt "$(app_number "$(pid_of still)" total_bytes)" ]
 }
 
+export SIMCUDA_NO=channels # on a busy machine one that is quiet could be parked, and would want its turn
+
 # round SECONDS N: it is stopped so long after it was paused; those that come later ask for their memory in N pieces,
 # the first of which may seem to fit beside other.
 round() {
-    start_daemon --quantum 300ms --grace 2s # on a busy machine one that is quiet could be parked, and would want its turn
+    start_daemon --slice 300ms
     rm -f "$dir"/go.*
     app still linked --bytes 96M --iterations 2 --seed 1 --go "$dir/go.still"
     await_ready still

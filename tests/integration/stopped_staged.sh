@@ -3,7 +3,7 @@
 # nothing on the GPU, is given none of it ahead of its turn: it would keep that, and whoever needs it would never run.
 . "$(dirname "$0")/lib.sh"
 [ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
-start_daemon --quantum 1200ms
+start_daemon --slice 1200ms
 for i in 1 2 3; do
     app "app$i" linked --bytes 96M --allocs 3 --iterations 1 --seed "$i" --until "$dir/enough"
 done

@@ -1,7 +1,7 @@
 #!/bin/sh
 # A program that is stopped while it waits for its turn: the others go on without it, and it goes on when continued.
 . "$(dirname "$0")/lib.sh"
-start_daemon --quantum 1s
+start_daemon --slice 1s
 app one linked --bytes 96M --iterations 20 --seconds 12 --seed 1 --until "$dir/enough"
 await_ready one
 app two linked --bytes 96M --iterations 20 --seconds 12 --seed 2 --until "$dir/enough"

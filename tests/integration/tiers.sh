@@ -48,5 +48,4 @@ round disk --disk "$dir/disk:256M"
 [ "$most_disk" -gt 0 ] || fail "the disk was never used"
 round all --paged 32M --disk "$dir/disk:256M"
 [ "$most_paged" -gt 0 ] && [ "$most_disk" -gt 0 ] || fail "paged memory and disk were not both used"
-round no-prefetch --paged 32M --disk "$dir/disk:256M" --prefetch off
 [ -z "$(ls -A "$dir/disk")" ] || fail "a file is left in the disk tier's folder"

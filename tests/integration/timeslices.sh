@@ -22,7 +22,7 @@ expect_slices() {
 }
 
 export GPUMUX_LOG="$dir/shim.log"
-start_mlfq
+start_default
 endless a --seed 1
 await_ready a
 expect_slices a=0
@@ -158,7 +158,7 @@ stop_daemon
 
 # The driver refuses, or the daemon is not to: the driver's own values.
 rm -f "$dir"/*.enough
-start_mlfq
+start_default
 SIMCUDA_SET_TIMESLICE=0x1b endless a --seed 1
 lacks() {
     is_up && app_has "$(pid_of a)" '"features_off":\[[^]]*"timeslices"'
@@ -171,7 +171,7 @@ end critical
 stop_daemon
 
 rm -f "$dir"/*.enough
-start_mlfq --latency-mode off
+start_default --latency-mode off
 endless a --seed 1
 GPUMUX_CLASS=latency endless critical --seed 2
 for running in a critical; do

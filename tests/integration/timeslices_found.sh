@@ -3,7 +3,7 @@
 # works, others that work without a rest have the shortest timeslices of the GPU; while it rests, all have the driver's own.
 . "$(dirname "$0")/lib.sh"
 
-start_mlfq --allotment 1000s
+start_default
 app long linked --mode endless --bytes 16M --hold 1 --until "$dir/enough"
 app chat linked --mode count --bytes 16M --hold 300 --pause 900 --iterations 1000
 await_ready long

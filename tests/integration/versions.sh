@@ -8,7 +8,7 @@ next=$BUILD/tests/versions/libgpumux_next.so
 
 # start VERSION: a daemon of it.
 start() {
-    spawn daemon "$1" --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 512M --policy round-robin --quantum 50ms --idle 50ms
+    spawn daemon "$1" --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 512M --slice 50ms --idle 50ms
     within "$patience" daemon_is_up_or_dead || fail "the daemon does not answer"
     ! has_ended daemon || fail "the daemon did not start: $(cat "$dir/daemon.out")"
 }

@@ -3,7 +3,7 @@
 # wants mapped, or of what is done later on its behalf. It gets an error or goes on; nobody has wrong data, nothing is
 # left over, and others go on. One whose memory cannot be unmapped cannot share any more, and is told (is_lost).
 . "$(dirname "$0")/lib.sh"
-start_daemon --gpu-budget 64M --pinned 128M --quantum 30ms
+start_daemon --gpu-budget 64M --pinned 128M --slice 30ms
 for fault in cuMemMap:1 cuMemMap:30 cuMemSetAccess:2 cuMemSetAccess:33 cuMemUnmap:1 cuMemUnmap:12 cuMemRelease:4 \
     cuMemAddressReserve:4 cuMemImportFromShareableHandle:3; do
     export SIMCUDA_FAIL="$fault"

@@ -1,7 +1,6 @@
 #!/bin/sh
 # Programs of which a turn touches a part: those whose parts fit together run together, and nothing moves. Memory that is
-# touched again is there and right, wherever it was; a program that grows beside them does not wait for what is cold; and
-# by --fit committed they take turns.
+# touched again is there and right, wherever it was; a program that grows beside them does not wait for what is cold.
 . "$(dirname "$0")/lib.sh"
 [ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
 
@@ -18,7 +17,7 @@ still() {
 
 # Two of 128 MiB on 160, of which each works on 16; the memory of all is right at the end.
 # Pinned memory has room for 288 MiB beside the window.
-start_daemon --quantum 200ms --log-level debug --fit working-set --pinned 512M --paged 256M
+start_daemon --slice 200ms --log-level debug --pinned 512M --paged 256M
 app part1 linked --mode part --bytes 128M --allocs 8 --seconds 2 --seed 1 --until "$dir/enough"
 app part2 linked --mode lasts --signal "$dir/lasts" --bytes 128M --allocs 8 --seconds 2 --seed 2 --until "$dir/enough"
 await_ready part1
@@ -72,12 +71,4 @@ for i in 1 2; do
 done
 expect_pass moves1 moves2
 expect_empty
-stop_daemon
-
-start_daemon --quantum 200ms --fit committed
-for i in 1 2; do
-    app "part$i" linked --mode part --bytes 128M --allocs 8 --seconds 3 --seed "$i"
-done
-expect_pass part1 part2
-expect_switches 4
 stop_daemon

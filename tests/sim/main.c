@@ -6,7 +6,7 @@
  *   sim_sched --seeds N [FROM]     N random workloads, from seed FROM (1)
  *   sim_sched SEED                 one of them, with a line for each step
  *   sim_sched --record FILE SEED   ... and write down what the scheduler is told
- *   sim_sched --replay FILE        feed that, or what the daemon recorded, to a scheduler again
+ *   sim_sched --replay FILE [GPU]  feed that, or what mux-ctl recorded, to a scheduler again
  *
  * watch.h says what is checked in all of them, promises.c and patterns.c what is besides.
  * Everything comes from the seed: a failure prints it.
@@ -121,9 +121,10 @@ int main(int argc, char **argv)
     }
     if (argc == 4 && strcmp(argv[1], "--record") == 0 && parse_number(argv[3], &seed))
         return run_one(seed, argv[2]);
-    if (argc == 3 && strcmp(argv[1], "--replay") == 0)
-        return replay_file(argv[2]);
+    if ((argc == 3 || argc == 4) && strcmp(argv[1], "--replay") == 0 &&
+        (argc == 3 || parse_number(argv[3], &n)))
+        return replay_file(argv[2], (uint32_t)n);
     fprintf(stderr, "usage: sim_sched [SEED | --returns | --seeds N [FROM] | --record FILE SEED | "
-                    "--replay FILE]\n");
+                    "--replay FILE [GPU]]\n");
     return 1;
 }

@@ -15,8 +15,10 @@
 
 struct replay {
     const char *path;
-    uint64_t line;
-    struct gm_trace_entry entry;
+    struct gm_trace_reader reader;
+    uint32_t gpu; /* whose scheduler it is */
+    uint64_t now; /* of its last line */
+    struct gm_sched_config config;
     struct gm_sched *sched;
     struct gm_sched_decision decision;
     struct watch watch;
@@ -27,7 +29,7 @@ struct replay {
 
 static int fail(const struct replay *r, const char *why)
 {
-    fprintf(stderr, "%s:%" PRIu64 ": %s\n", r->path, r->line, why);
+    fprintf(stderr, "%s:%" PRIu64 ": %s\n", r->path, r->reader.number, why);
     return -EINVAL;
 }
 
@@ -46,13 +48,13 @@ static double seconds(uint64_t ns)
 
 static void print_app(struct replay *r, uint32_t app)
 {
-    const struct watch_app *a = &r->watch.apps[app];
     struct gm_sched_account account;
     char end[64];
     if (!gm_sched_account(r->sched, r->watch.now, app, &account))
         return;
-    if (r->entry.event.kind == GM_SCHED_LEAVE && r->entry.event.app == app)
-        snprintf(end, sizeof end, "left at %.3f", seconds(r->entry.now - r->began));
+    const struct watch_app *a = &r->watch.apps[app];
+    if (r->reader.line.row == GM_TRACE_ROW_LEAVE && r->reader.line.app == app)
+        snprintf(end, sizeof end, "left at %.3f", seconds(r->now - r->began));
     else
         snprintf(end, sizeof end, "level %" PRIu32 ", %s", account.level,
                  gm_why_text(account.reason));
@@ -67,9 +69,11 @@ static void print_app(struct replay *r, uint32_t app)
 
 static int begin(struct replay *r)
 {
-    size_t size = gm_sched_size(&r->entry.config);
+    if (r->sched)
+        return fail(r, "the settings come twice");
+    size_t size = gm_sched_size(&r->config);
     void *memory = aligned_alloc(16, (size + 15) & ~(size_t)15);
-    r->sched = memory ? gm_sched_init(memory, &r->entry.config) : NULL;
+    r->sched = memory ? gm_sched_init(memory, &r->config) : NULL;
     if (!r->sched) {
         free(memory);
         return fail(r, "a scheduler of this size does not fit this machine's memory");
@@ -78,7 +82,7 @@ static int begin(struct replay *r)
     r->watch.place = r->place;
     r->watch.drain_max = GM_TIME_NEVER; /* what the engine keeps to is not known */
     r->watch.is_clean = true;
-    watch_begin(&r->watch, r->sched, &r->entry.config, &r->decision);
+    watch_begin(&r->watch, r->sched, &r->config, &r->decision);
     print_head(r);
     return 0;
 }
@@ -86,7 +90,7 @@ static int begin(struct replay *r)
 static int refuse(struct replay *r, int fault)
 {
     char why[128];
-    uint32_t app = r->entry.event.app;
+    uint32_t app = r->reader.line.app;
     if (fault == GM_SCHED_BAD_APP)
         snprintf(why, sizeof why, "the scheduler refuses it: there is no app %" PRIu32, app);
     else if (fault == GM_SCHED_BAD_POLICY)
@@ -97,59 +101,64 @@ static int refuse(struct replay *r, int fault)
     return fail(r, why);
 }
 
-static int take(struct replay *r)
+/* Give it to the scheduler. */
+static int step(struct replay *r, const struct gm_sched_event *event,
+                const struct gm_sched_policy *policy)
 {
-    const struct gm_trace_entry *e = &r->entry;
-    if (e->kind == GM_TRACE_CONFIG)
-        return begin(r);
-    if (e->kind == GM_TRACE_VIEW) {
-        if (e->view.row == GM_TRACE_ROW_BEGIN && strcmp(e->view.text, "part") == 0)
-            return fail(r, "it begins in the middle: what --record writes can be replayed");
-        return 0; /* the scheduler was not told */
-    }
+    const uint32_t app = r->reader.line.app;
+    if (!r->sched)
+        return fail(r, "the settings of this GPU's scheduler are missing");
+    r->now = r->reader.line.now > r->now ? r->reader.line.now : r->now; /* as the scheduler does */
     if (r->watch.steps == 0)
-        r->began = r->watch.now = e->now;
-    if (e->kind == GM_TRACE_EVENT && e->event.kind == GM_SCHED_LEAVE)
-        print_app(r, e->event.app);
+        r->began = r->watch.now = r->now;
+    if (event && event->kind == GM_SCHED_LEAVE)
+        print_app(r, app);
     watch_before(&r->watch);
-    int fault = e->kind == GM_TRACE_EVENT
-                    ? gm_sched_step(r->sched, e->now, &e->event, &r->decision)
-                    : gm_sched_set(r->sched, e->now, e->event.app, &e->policy, &r->decision);
+    const int fault = event ? gm_sched_step(r->sched, r->now, event, &r->decision)
+                            : gm_sched_set(r->sched, r->now, app, policy, &r->decision);
     if (fault)
         return refuse(r, fault);
-    if (e->kind == GM_TRACE_EVENT &&
-        (e->event.kind == GM_SCHED_BUSY || e->event.kind == GM_SCHED_ROOM ||
-         e->event.kind == GM_SCHED_HURRY))
+    if (event && (event->kind == GM_SCHED_BUSY || event->kind == GM_SCHED_ROOM ||
+                  event->kind == GM_SCHED_HURRY))
         r->watch.is_clean = false;
-    if (e->kind == GM_TRACE_EVENT)
-        watch_event(&r->watch, e->now, &e->event);
+    if (event)
+        watch_event(&r->watch, r->now, event);
     else
-        watch_policy(&r->watch, e->now, e->event.app, &e->policy);
+        watch_policy(&r->watch, r->now, app, policy);
     return 0;
 }
 
-static int read_lines(struct replay *r, FILE *file)
+static int take(struct replay *r)
 {
-    char *line = NULL, why[200];
-    size_t size = 0;
-    ssize_t n;
-    int result = 0;
-    while (result == 0 && (errno = 0, n = getline(&line, &size, file)) >= 0) {
-        r->watch.number = ++r->line;
-        if (memchr(line, '\0', (size_t)n))
-            result = fail(r, "a zero byte in the line");
-        else if (line[n - 1] != '\n')
-            result = fail(r, "the line is cut off: remove it to replay what is before it");
-        else if (gm_trace_parse(line, &r->entry, why, sizeof why) != 0)
-            result = fail(r, why);
-        else
-            result = take(r);
+    const struct gm_trace_line *line = &r->reader.line;
+    struct gm_sched_event event;
+    struct gm_sched_policy policy;
+    if (line->row == GM_TRACE_ROW_BEGIN && strcmp(line->text, "part") == 0)
+        return fail(r, "it begins in the middle: record before the first program comes");
+    if (line->row == GM_TRACE_ROW_LOST)
+        return fail(r, "a part of it is lost");
+    if (line->row < GM_TRACE_ROW_SCHED || line->gpu != r->gpu)
+        return 0; /* this scheduler was not told */
+    if (gm_trace_config(line, &r->config))
+        return begin(r);
+    if (gm_trace_event(line, &event))
+        return step(r, &event, NULL);
+    if (gm_trace_policy(line, &policy))
+        return step(r, NULL, &policy);
+    return fail(r, "nothing that a scheduler can be told");
+}
+
+static int read_lines(struct replay *r)
+{
+    int result = 0, more = 1;
+    while (result == 0 && (more = gm_trace_next(&r->reader)) > 0) {
+        r->watch.number = r->reader.number;
+        result = take(r);
     }
-    if (result == 0 && ferror(file)) {
-        fprintf(stderr, "%s: %s\n", r->path, strerror(errno));
-        result = -EIO;
-    }
-    free(line);
+    if (result == 0 && more < 0)
+        result = fail(r, r->reader.why);
+    else if (result == 0 && !r->sched)
+        result = fail(r, "nothing of this GPU's scheduler is there");
     return result;
 }
 
@@ -166,23 +175,18 @@ static void print_summary(struct replay *r, const char *table)
     printf("decisions %016" PRIx64 "\n", r->watch.hash);
 }
 
-int replay_file(const char *path)
+int replay_file(const char *path, uint32_t gpu)
 {
-    struct replay r = {.path = path};
+    struct replay r = {.path = path, .gpu = gpu, .reader.file = fopen(path, "r")};
     char *table = NULL;
     size_t size = 0;
-    FILE *file = fopen(path, "r");
-    if (!file) {
+    if (!r.reader.file) {
         fprintf(stderr, "%s: %s\n", path, strerror(errno));
         return 1;
     }
     r.out = open_memstream(&table, &size);
-    int result = r.out ? read_lines(&r, file) : -ENOMEM;
-    fclose(file);
-    if (result == 0 && !r.sched) {
-        r.line = 1;
-        result = fail(&r, "the file is empty");
-    }
+    int result = r.out ? read_lines(&r) : -ENOMEM;
+    fclose(r.reader.file);
     for (uint32_t app = 0; result == 0 && app < r.watch.n; app++)
         print_app(&r, app);
     if (r.out)

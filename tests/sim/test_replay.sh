@@ -35,29 +35,38 @@ expect() {
     esac
 }
 
-header='gpumux-sched-trace 2 max_apps=4 budget=1000 levels=4 allotment_ns=8000000000 slice_ns=4000000000 patience_ns=60000000000 retry_ns=1000000000'
+header='gpumux-trace 3
+0 0 sched max_apps=4 budget=1000 levels=4 allotment_ns=8000000000 slice_ns=4000000000 patience_ns=60000000000 retry_ns=1000000000'
+joined='1 0 join 0 user=0 level=0 charged_ns=0'
 trace() {
     printf '%s\n' "$header" "$@" >"$dir/t"
 }
 
-trace '1 join 0' '2 size 0 500' '3 want 0' '4 opened 0' '9 idle 0'
+trace "$joined" '2 0 size 0 bytes=500' '3 0 want 0' '2 0 opened 0' '9 0 idle 0 ago_ns=0'
 "$sim" --replay "$dir/t" >"$dir/out" || fail "a good trace is refused"
-: >"$dir/t" && expect "an empty file" 1 "the file is empty"
-printf 'hello\n' >"$dir/t" && expect "another file" 1 "not a trace of a scheduler"
+printf '9 0 want' >>"$dir/t" # it is being written
+"$sim" --replay "$dir/t" | cmp -s - "$dir/out" || fail "a line that is cut off changes the rest"
+sed 's/\([0-9]*\) 0/\1 7/' "$dir/t" >"$dir/other"
+"$sim" --replay "$dir/other" 7 | cmp -s - "$dir/out" || fail "another GPU decides something else"
+cat "$dir/other" >"$dir/t" && expect "another GPU" 7 "nothing of this GPU's scheduler is there"
+: >"$dir/t" && expect "an empty file" 0 "nothing of this GPU's scheduler"
+printf 'hello\n' >"$dir/t" && expect "another file" 1 "does not begin with gpumux-trace"
 head -c 4000 "$sim" >"$dir/t" && expect "a program" 1 ""
-printf '%s' "$header" >"$dir/t" && expect "a header cut off" 1 "cut off"
-trace '1 join 0' '2 join 0' && expect "joined twice" 3 "not what app 0 can do now"
-trace '1 want 3' && expect "an app that is not there" 2 "there is no app 3"
-trace '1 join 4' && expect "an app beyond all" 2 "the app is 4"
-trace '5 join 0' '4 want 0' && expect "time goes back" 3 "the time goes back"
-trace '1 join 0' '2 opened 0' && expect "opened, not chosen" 3 "not what app 0 can do now"
-trace '1 join 0' '2 set 0 class=fast weight=1000 share=1000 paused=0' && expect "a class" 3 "an unknown class: fast"
-trace '1 join 0' '2 set 1 class=auto weight=1000 share=1000 paused=0' && expect "settings of nobody" 3 "there is no app 1"
-trace '1 join 0' '99999999999999999999 want 0' && expect "a time beyond all" 3 "the time is 99999999999999999999"
-trace '1 join 0' '' '2 want 0' && expect "an empty line" 3 "the time is missing"
-trace '1 join 0' && printf '2 size 0 50' >>"$dir/t" && expect "a line cut off" 3 "cut off"
-trace '1 join 0' && printf '2 want\0 0\n' >>"$dir/t" && expect "a zero byte" 3 "a zero byte"
-{ printf '%s\n' "$header" && head -c 2000000 /dev/zero | tr '\0' '7' && echo; } >"$dir/t" && expect "a line without end" 2 "longer than any"
+trace "$joined" "$joined" && expect "joined twice" 4 "not what app 0 can do now"
+trace '1 0 want 3' && expect "an app that is not there" 3 "there is no app 3"
+trace '1 0 want 4' && expect "an app beyond all" 3 "there is no app 4"
+trace "$joined" '2 0 opened 0' && expect "opened, not chosen" 4 "not what app 0 can do now"
+trace "$joined" '2 0 set 0 weight=1000 share=1000 paused=0 fast' && expect "a class" 4 "not a line of a trace"
+trace "$joined" '2 0 set 0 weight=1 share=1000 paused=0 auto' && expect "a weight" 4 "settings that no app can have"
+trace "$joined" '2 0 set 0 weight=1000 share=1000 paused=2 auto' && expect "a pause" 4 "nothing that a scheduler can be told"
+trace "$joined" '2 0 set 1 weight=1000 share=1000 paused=0 auto' && expect "settings of nobody" 4 "there is no app 1"
+trace "$joined" '' '2 0 want 0' && expect "an empty line" 4 "not a line of a trace"
+trace "$joined" && printf '2 want\0 0\n' >>"$dir/t" && expect "a zero byte" 4 "a zero byte"
+trace "$joined" '2 0 lost bytes=5' && expect "a loss" 4 "a part of it is lost"
+trace '2 0 begin wall_ns=5 part' && expect "a part" 3 "it begins in the middle"
+trace '2 0 sched max_apps=4 budget=1 levels=4 allotment_ns=8 slice_ns=4 patience_ns=60 retry_ns=1' && expect "settings, twice" 3 "twice"
+{ printf 'gpumux-trace 3\n' && echo "$joined"; } >"$dir/t" && expect "no settings" 2 "settings of this GPU's scheduler are missing"
+{ printf '%s\n' "$header" && head -c 2000000 /dev/zero | tr '\0' '7' && echo; } >"$dir/t" && expect "a line without end" 3 "longer than any"
 
 "$sim" --replay "$dir/none" >"$dir/out" 2>"$dir/err" && fail "a file that is not there"
 [ "$(cat "$dir/err")" = "$dir/none: No such file or directory" ] || fail "a file that is not there: $(cat "$dir/err")"

@@ -37,12 +37,15 @@ static void print_decision(const struct world *w)
 }
 
 /* The scheduler decided: show what it was told and what came of it, and write it down. */
-static void show(struct world *w, const char *line)
+static void show(struct world *w, struct gm_trace_line *line)
 {
+    char text[GM_TRACE_LINE_MAX];
+    line->now = w->now;
+    gm_trace_write(text, sizeof text, line);
     if (w->trace)
-        fputs(line, w->trace);
+        fputs(text, w->trace);
     if (w->is_verbose) {
-        printf("%.6f%s", (double)w->now / 1e9, strchr(line, ' '));
+        printf("%.6f%s", (double)w->now / 1e9, strchr(text, ' '));
         print_decision(w);
     }
 }
@@ -56,12 +59,12 @@ static void read_set(struct world *w)
 
 static void send_event(struct world *w, const struct gm_sched_event *event)
 {
-    char line[GM_TRACE_LINE_MAX];
+    struct gm_trace_line line;
     watch_before(&w->watch);
     check(gm_sched_step(w->sched, w->now, event, &w->decision) == 0);
     if (w->trace || w->is_verbose) {
-        gm_trace_event(line, sizeof line, w->now, event);
-        show(w, line);
+        gm_trace_put_event(&line, event);
+        show(w, &line);
     }
     watch_event(&w->watch, w->now, event);
     read_set(w);
@@ -75,12 +78,12 @@ static void send_kind(struct world *w, enum gm_sched_event_kind kind, uint32_t a
 
 void world_set(struct world *w, uint32_t app, const struct gm_sched_policy *policy)
 {
-    char line[GM_TRACE_LINE_MAX];
+    struct gm_trace_line line;
     watch_before(&w->watch);
     check(gm_sched_set(w->sched, w->now, app, policy, &w->decision) == 0);
     if (w->trace || w->is_verbose) {
-        gm_trace_policy(line, sizeof line, w->now, app, policy);
-        show(w, line);
+        gm_trace_put_policy(&line, app, policy);
+        show(w, &line);
     }
     watch_policy(&w->watch, w->now, app, policy);
     read_set(w);
@@ -619,9 +622,10 @@ void world_start(struct world *w)
     w->watch.is_clean = w->busy_percent == 0 && w->room_gap == 0;
     watch_begin(&w->watch, w->sched, &w->config, &w->decision);
     if (w->trace) {
-        char line[GM_TRACE_LINE_MAX];
-        gm_trace_config(line, sizeof line, &w->config);
-        fputs(line, w->trace);
+        struct gm_trace_line line;
+        fputs(GM_TRACE_MAGIC "\n", w->trace);
+        gm_trace_put_config(&line, &w->config);
+        show(w, &line);
     }
     w->join_at = w->now + 1 + draw_around(&w->chance, w->join_gap);
     w->policy_at = w->now + 1 + draw_around(&w->chance, w->policy_gap);

@@ -20,7 +20,6 @@
 #include "common/chunk.h"
 #include "shim/driver/devices.h"
 #include "shim/driver/real.h"
-#include "shim/map/imports.h"
 #include "shim/map/mapper.h"
 #include "shim/map/peers.h"
 #include "shim/tables/accounts.h"

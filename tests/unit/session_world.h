@@ -251,11 +251,12 @@ cJSON *gm_view_log(const struct gm_journal *journal, uint64_t since)
         "{\"newest\":9,\"kept\":256,\"entries\":[{\"seq\":9,\"by_uid\":4294967290}]}");
 }
 
-cJSON *gm_journal_trace(struct gm_journal *journal, const struct gm_snapshot *snapshot,
-                        uint64_t since)
+cJSON *gm_tape_ask(struct gm_tape *tape, const struct gm_snapshot *snapshot, uint64_t since,
+                   uint64_t now, uint64_t wall)
 {
     assert_int_equal(snapshot->n_apps, 0);
-    assert_ptr_equal(journal, machine.journal);
+    assert_ptr_equal(tape, &machine.journal->tape);
+    assert_true(now < wall);
     engine.since = since;
     engine.documents++;
     return cJSON_Parse("{\"next\":12,\"text\":\"8 timer\\n\"}");
@@ -318,8 +319,8 @@ static int set_up(void **state)
     memset(&options, 0, sizeof options);
     snprintf(options.socket, sizeof options.socket, "/the/socket");
     options.log_level = GM_LOG_INFO;
-    options.quantum = 250000000;
-    options.policy = GM_POLICY_ROUND_ROBIN;
+    options.slice = 250000000;
+    options.latency_mode = GM_LATENCY_HINT;
     options.best_class = GM_CLASS_INTERACTIVE;
     char no[64];
     options.rules.n = 0;

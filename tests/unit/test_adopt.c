@@ -18,10 +18,9 @@
 #include "daemon/engine/adopt.h"
 #include "daemon/engine/step/shares.h"
 #include "daemon/memory/frames.h"
-#include "daemon/memory/hostpool_adopt.h"
+#include "daemon/memory/hostpool.h"
 #include "daemon/memory/kept.h"
 #include "daemon/memory/stores.h"
-#include "daemon/memory/stores_adopt.h"
 
 enum { APPS = 4, CHUNKS = 16, FRAMES = 16, PAGES = 32 };
 

@@ -35,8 +35,8 @@ static void test_status(void **state)
     assert_string_equal(cJSON_GetObjectItem(root, "socket")->valuestring, "/the/socket");
     assert_true(cJSON_GetObjectItem(root, "uptime_s")->valuedouble >= 0);
     const cJSON *config = cJSON_GetObjectItem(root, "config");
-    assert_true(cJSON_GetObjectItem(config, "quantum_s")->valuedouble == 0.25);
-    assert_string_equal(cJSON_GetObjectItem(config, "policy")->valuestring, "round-robin");
+    assert_true(cJSON_GetObjectItem(config, "slice_s")->valuedouble == 0.25);
+    assert_string_equal(cJSON_GetObjectItem(config, "latency_mode")->valuestring, "hint");
     assert_string_equal(cJSON_GetObjectItem(config, "best_class")->valuestring, "interactive");
     assert_string_equal(cJSON_GetArrayItem(cJSON_GetObjectItem(config, "rules"), 0)->valuestring,
                         "user=0 class=batch");

@@ -1,6 +1,6 @@
 /*
  * shim/gate/drain: `watch` is called in time, however long the work takes that a QUERY or a CLOSE
- * waits for. When work has ended that was marked in a window (lasting.h), the daemon is told.
+ * waits for. When work has ended that was marked in a window, the daemon is told.
  * The test is the gate and the contexts around it; the work ends when the test says so.
  */
 #include <semaphore.h>
@@ -20,7 +20,6 @@
 #include "shim/gate/drain.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/hot.h"
-#include "shim/gate/lasting.h"
 
 #define PATIENCE_S 20
 

@@ -143,8 +143,6 @@ static int set_up(void **state)
         return -1;
     engine->config = (struct gm_engine_config){.budget = 1000,
                                                .max_apps = APPS,
-                                               .levels = 4,
-                                               .allotment_ns = 8 * GM_S,
                                                .slice_ns = 4 * GM_S,
                                                .patience_ns = 60 * GM_S,
                                                .rules = &rules,
@@ -273,7 +271,7 @@ static void test_first(void **state)
     assert_int_equal(class_of(1), GM_CLASS_BATCH);
     assert_int_equal(policy(1).weight, 500);
     assert_int_equal(policy(1).share, 500);
-    assert_int_equal(engine->apps[1].level_noted, 4);
+    assert_int_equal(engine->apps[1].level_noted, 3);
     join(2, ALICE, "idle", 0);
     assert_true(policy(2).is_paused);
     join(3, ALICE, "app", wish(GM_CLASS_INTERACTIVE));
@@ -288,7 +286,7 @@ static void test_first(void **state)
  * got it and runs without MPS has one. */
 static void test_part(void **state)
 {
-    const struct gm_engine_tuning tuning = {.best_effort_share = 9};
+    const struct gm_engine_tuning tuning = {0};
     (void)state;
     rule("command=train class=batch share=50%");
     has_part = true;
@@ -455,19 +453,9 @@ static void test_tuning(void **state)
     gm_engine_take_tuning(engine, &tuning);
     assert_int_equal(class_of(5), GM_CLASS_AUTO);
 
-    /* Values that programs are told, within what the GPU allows. */
-    engine->least_grace_ns = 100 * GM_MS;
     tuning.idle_ns = 7;
-    tuning.grace_ns = GM_MS;
-    tuning.drain_deadline_ns = 8;
-    tuning.best_effort_share = 9;
-    tuning.is_prefetching = true;
     gm_engine_take_tuning(engine, &tuning);
     assert_int_equal(engine->config.idle_ns, 7);
-    assert_int_equal(engine->config.grace_ns, 100 * GM_MS);
-    assert_int_equal(engine->config.drain_deadline_ns, 8);
-    assert_int_equal(engine->config.best_effort_share, 9);
-    assert_true(engine->config.is_prefetching);
 }
 
 /* Who may have more memory than the budget: the option, over it a rule, over it the program and its
@@ -807,7 +795,7 @@ static void test_evicted(void **state)
 /* A rule's pause until the next call ends with that, however often rules are read. */
 static void test_evicted_by_rule(void **state)
 {
-    const struct gm_engine_tuning tuning = {.best_effort_share = 9};
+    const struct gm_engine_tuning tuning = {0};
     (void)state;
     rule("command=app paused=idle");
     join(0, ALICE, "app", 0);

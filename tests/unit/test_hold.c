@@ -1,4 +1,4 @@
-/* shim/gate/hold beside shim/gate/park: when a program stands still, for a HOLD, a CLOSE or both.
+/* shim/gate/park: when a program stands still, for a HOLD, a CLOSE or both.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 
 #include "common/clock.h"
 #include "shim/gate/gate.h"
-#include "shim/gate/hold.h"
+#include "shim/gate/park.h"
 
 /* Nobody is inside. */
 void gm_gate_fence(void)

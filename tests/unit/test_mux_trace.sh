@@ -23,24 +23,24 @@ refuses() {
         fail "trace $*: ended with $got: $(head -c 300 "$dir/out") $(cat "$dir/err")"
 }
 
-header='gpumux-sched-trace 2 max_apps=4 budget=1000 levels=1 allotment_ns=8 slice_ns=4 patience_ns=60 retry_ns=2'
+header='gpumux-trace 3'
 cat > "$dir/good" << END
 $header
-1000000 begin wall_ns=1800000000000000000 whole
-1000000 gpu index=3 <script>alert(1)</script> & "card"
-1000000 app 1 pid=7 uid=0 </title><b onclick=x>" onmouseover=x y="' &amp;
-1000000 state 1 paused
-1000000 want 1
-2000000 state 1 loading
-3000000 state 1 running
-3000000 switch 1 total_ns=1000000 drain_ns=400000 plan_ns=0 lower_ns=0 pinned_ns=0 copy_ns=600000 hash_ns=0 unmap_ns=0 map_ns=0 other_ns=0 out=0 in=5 clean=0 zero=0 down=0 up=0 waited_ns=2000000 <i>why
-3100000 switch 1 total_ns=3000000 drain_ns=500000 plan_ns=2500000 lower_ns=0 pinned_ns=0 copy_ns=0 hash_ns=0 unmap_ns=0 map_ns=0 other_ns=0 out=0 in=0 clean=0 zero=0 down=0 up=0 waited_ns=0 longer than the trace
-3500000 idle 1 250000
-4000000 refused 1 bytes=9 times=2 <full>
-5000000 leave 1
-6000000 copied begin_ns=0 end_ns=18446744073709551615 bytes=18446744073709551615 in
-7000000 lost bytes=5
-8000000 tiers gpu=18446744073709551615 pinned=18446744073709551615 paged=0 disk=1 host=0
+1000000 3 begin wall_ns=1800000000000000000 whole
+1000000 3 gpu <script>alert(1)</script> & "card"
+1000000 3 app 1 pid=7 uid=0 </title><b onclick=x>" onmouseover=x y="' &amp;
+1000000 3 state 1 paused
+1000000 3 want 1
+2000000 3 state 1 loading
+3000000 3 state 1 running
+3000000 3 switch 1 total_ns=1000000 drain_ns=400000 plan_ns=0 lower_ns=0 pinned_ns=0 copy_ns=600000 hash_ns=0 unmap_ns=0 map_ns=0 other_ns=0 out=0 in=5 clean=0 zero=0 down=0 up=0 waited_ns=2000000 <i>why
+3100000 3 switch 1 total_ns=3000000 drain_ns=500000 plan_ns=2500000 lower_ns=0 pinned_ns=0 copy_ns=0 hash_ns=0 unmap_ns=0 map_ns=0 other_ns=0 out=0 in=0 clean=0 zero=0 down=0 up=0 waited_ns=0 longer than the trace
+3500000 3 idle 1 ago_ns=250000
+4000000 3 refused 1 bytes=9 times=2 <full>
+5000000 3 leave 1
+6000000 3 copied begin_ns=0 end_ns=18446744073709551615 bytes=18446744073709551615 in
+7000000 3 lost bytes=5
+8000000 3 tiers gpu=18446744073709551615 pinned=18446744073709551615 paged=0 disk=1 host=0
 END
 cat > "$dir/check.py" << 'END'
 import json
@@ -69,14 +69,12 @@ refuses 1 "$dir: Is a directory" export "$dir"
 refuses 1 'nothing is recorded there' export "$dir/empty"
 refuses 1 ':1: a zero byte' export "$ctl"
 echo hello > "$dir/bad"
-refuses 1 ':1: not a trace' export "$dir/bad"
+refuses 1 ':1: it does not begin with gpumux-trace 3' export "$dir/bad"
 echo "$header" > "$dir/bad"
 refuses 1 'nothing is recorded there' export "$dir/bad"
-sed 's/trace 2/trace 1/' "$dir/good" > "$dir/bad"
-refuses 1 ':1: the version is 1' export "$dir/bad"
-{ cat "$dir/good" && echo '1 state 1 running'; } > "$dir/bad"
-refuses 1 ':17: the time goes back' export "$dir/bad"
-printf '%s\n1 gpu index=0 a\0b\n' "$header" > "$dir/bad"
+{ cat "$dir/good" && echo '1 3 state 1 runs'; } > "$dir/bad"
+refuses 1 ':17: not a line of a trace' export "$dir/bad"
+printf '%s\n1 0 gpu a\0b\n' "$header" > "$dir/bad"
 refuses 1 ':2: a zero byte' export "$dir/bad"
 "$ctl" trace export "$dir/good" > /dev/full 2> "$dir/err"
 [ $? = 1 ] && grep -q 'the output cannot be written: No space left' "$dir/err" || fail "a full disk: $(cat "$dir/err")"
@@ -129,7 +127,7 @@ refuses 1 'cannot be written: No such file' record "$dir/none/x"
 
 # --- mistakes ---
 refuses 1 'say record or export'
-refuses 1 'did you mean export?' exprot x
+refuses 1 'say record or export' exprot x
 refuses 1 'report is gone: say export' report x
 refuses 1 'export takes one file' export
 refuses 1 'export takes one file' export a b

@@ -90,22 +90,15 @@ static void test_defaults(void **state)
     assert_int_equal(options.gpu_budget.bytes, 0);
     assert_int_equal(options.gpu_budget.percent, 0);
     assert_int_equal(options.pinned, 0);
-    assert_int_equal(options.policy, GM_POLICY_MLFQ);
-    assert_int_equal(options.levels, 3);
-    assert_int_equal(options.allotment, 8 * GM_S);
     assert_int_equal(options.slice, 4 * GM_S);
-    assert_int_equal(options.quantum, 4 * GM_S);
     assert_int_equal(options.patience, 60 * GM_S);
     assert_int_equal(options.best_class, GM_CLASS_INTERACTIVE);
     assert_int_equal(options.rules.n, 0);
-    assert_string_equal(options.record, "");
-    assert_int_equal(options.record_size, 256 << 20);
     assert_int_equal(options.idle, 100 * GM_MS);
-    assert_int_equal(options.drain_deadline, 2 * GM_S);
     assert_int_equal(options.max_apps, 256);
     assert_int_equal(options.log_level, GM_LOG_INFO);
     assert_false(options.user);
-    assert_false(options.shared_gpu);
+    assert_false(options.cap_bends);
 }
 
 static void test_line(void **state)
@@ -122,9 +115,9 @@ static void test_line(void **state)
     assert_int_equal(parse("--user", "--gpu-budget=80%", "--gpu-budget=3G"), GM_OPTIONS_RUN);
     assert_int_equal(options.gpu_budget.bytes, 3ull << 30);
     assert_int_equal(options.gpu_budget.percent, 0);
-    assert_false(options.shared_gpu);
-    assert_int_equal(parse("--user", "--shared-gpu", NULL), GM_OPTIONS_RUN);
-    assert_true(options.shared_gpu);
+    assert_false(options.cap_bends);
+    assert_int_equal(parse("--user", "--cap-bends", NULL), GM_OPTIONS_RUN);
+    assert_true(options.cap_bends);
 }
 
 static void test_socket_place(void **state)
@@ -158,7 +151,7 @@ static void test_line_mistakes(void **state)
         {{"-z"}, "unknown option -z"},
         {{"--user", "--gpu"}, "--gpu needs a value: --gpu=N"},
         {{"--user=yes"}, "--user takes no value"},
-        {{"--shared-gpu=yes"}, "--shared-gpu takes no value"},
+        {{"--cap-bends=yes"}, "--cap-bends takes no value"},
         {{"--user", "serve"}, "\"serve\" is no option"},
         {{"--user", "--gpu=one"}, "--gpu: \"one\" is not a number"},
         {{"--user", "--gpu=-1"}, "--gpu: \"-1\" is not a number"},
@@ -173,13 +166,11 @@ static void test_line_mistakes(void **state)
         {{"--user", "--gpu-budget=1K"}, "\"1K\" is out of range: at least 2 MiB"},
         {{"--user", "--gpu-budget=9999999T"}, "out of range"},
         {{"--user", "--pinned=50%"}, "--pinned: \"50%\" is not a size"},
-        {{"--user", "--grace=2"}, "--grace: \"2\" is not a time (for example 500ms or 4s)"},
-        {{"--user", "--quantum=0"}, "--quantum: \"0\" is out of range: from 1ms to 3600s"},
-        {{"--user", "--quantum=fast"}, "\"fast\" is not a time"},
+        {{"--user", "--idle=2"}, "--idle: \"2\" is not a time (for example 500ms or 4s)"},
+        {{"--user", "--slice=0"}, "--slice: \"0\" is out of range: from 1ms to 3600s"},
+        {{"--user", "--slice=fast"}, "\"fast\" is not a time"},
         {{"--user", "--max-apps=0"}, "from 1 to 4096"},
-        {{"--user", "--policy=fifo"}, "--policy: \"fifo\" is not one of mlfq|round-robin"},
-        {{"--user", "--levels=0"}, "--levels: \"0\" is out of range: from 1 to 8"},
-        {{"--user", "--levels=9"}, "from 1 to 8"},
+        {{"--user", "--fair=all"}, "--fair: \"all\" is not one of users|programs"},
         {{"--user", "--best-class=fast"},
          "--best-class: \"fast\" is not auto, latency, interactive or batch"},
         {{"--user", "--patience=0"}, "from 1ms to 86400s"},
@@ -188,14 +179,7 @@ static void test_line_mistakes(void **state)
         {{"--user", "--rule"}, "--rule needs a value: --rule=RULE"},
         {{"--user", "--rule=user=0 class=batch", "--rule=user=0 paused"},
          "--rule: can match nothing: rule number 1 matches all of these programs"},
-        {{"--user", "--record="}, "--record: \"\" is not a path"},
-        {{"--user", "--quantum=1s"},
-         "--quantum is the turn of policy round-robin: with mlfq say slice"},
-        {{"--user", "--policy=mlfq", "--quantum=1s"}, "--quantum is the turn of policy"},
-        {{"--user", "--policy=round-robin", "--slice=1s"},
-         "--slice is the turn of policy mlfq: with round-robin say quantum"},
-        {{"--user", "--policy=round-robin", "--levels=2"}, "--levels is of policy mlfq"},
-        {{"--user", "--policy=round-robin", "--allotment=2s"}, "--allotment is of policy mlfq"},
+        {{"--user", "--history="}, "--history: \"\" is not a path"},
         {{"--user", "--log-level=loud"}, "is not error, warn, info or debug"},
         {{"--user", "--socket="}, "--socket: \"\" is not a path"},
         {{"--user", "--config=/nonexistent/x"}, "/nonexistent/x: cannot be read: No such file"},
@@ -218,35 +202,35 @@ static void test_file(void **state)
                           "  gpu-budget =  80%   # most\r\n"
                           "\tpinned = 64G\n"
                           "socket = /a#b\n"
-                          "policy = round-robin\n"
-                          "quantum = 1s\n"
+                          "fair = programs\n"
+                          "slice = 1s\n"
                           "best-class = batch\n"
                           "rule = user=0 class=latency # root's\n"
                           "rule = command=a#b weight=2\n"
                           "idle = 5ms\n"
-                          "drain-deadline = 1.5s\n"
+                          "patience = 1.5s\n"
                           "max-apps = 7\n"
-                          "shared-gpu = yes\n"
+                          "cap-bends = yes\n"
                           "log-level = debug"),
                      0);
     assert_gpus("3");
     assert_int_equal(options.gpu_budget.percent, 80);
     assert_int_equal(options.pinned, 64ull << 30);
     assert_string_equal(options.socket, "/a#b");
-    assert_int_equal(options.policy, GM_POLICY_ROUND_ROBIN);
-    assert_int_equal(options.quantum, GM_S);
+    assert_int_equal(options.fair, 1);
+    assert_int_equal(options.slice, GM_S);
     assert_int_equal(options.best_class, GM_CLASS_BATCH);
     assert_int_equal(options.rules.n, 2);
     assert_int_equal(options.rules.rule[0].line, 10);
     assert_int_equal(options.rules.rule[0].settings.class, GM_CLASS_LATENCY);
     assert_string_equal(options.rules.rule[1].command, "a#b");
     assert_int_equal(options.idle, 5 * GM_MS);
-    assert_int_equal(options.drain_deadline, 1500 * GM_MS);
+    assert_int_equal(options.patience, 1500 * GM_MS);
     assert_int_equal(options.max_apps, 7);
     assert_int_equal(options.log_level, GM_LOG_DEBUG);
-    assert_true(options.shared_gpu);
-    assert_int_equal(load("shared-gpu = no"), 0);
-    assert_false(options.shared_gpu);
+    assert_true(options.cap_bends);
+    assert_int_equal(load("cap-bends = no"), 0);
+    assert_false(options.cap_bends);
     assert_int_equal(load(""), 0);
 }
 
@@ -269,8 +253,8 @@ static void test_file_mistakes(void **state)
         {"rule = user=-1 class=batch\n", ":1: rule: user: there is no user"},
         {"rule =\n", ":1: rule: for which programs?"},
         {"user = 1\n", ":1: \"user\" can only be given on the command line"},
-        {"shared-gpu = maybe\n", ":1: shared-gpu: \"maybe\" is not yes or no"},
-        {"shared-gpu =\n", ":1: shared-gpu: \"\" is not yes or no"},
+        {"cap-bends = maybe\n", ":1: cap-bends: \"maybe\" is not yes or no"},
+        {"cap-bends =\n", ":1: cap-bends: \"\" is not yes or no"},
         {"config = /etc/x\n", ":1: \"config\" can only be given on the command line"},
         {"gpu = 1\x01\n", ":1: gpu: \"1?\" is not a number"},
     };
@@ -324,25 +308,26 @@ static void test_precedence(void **state)
     assert_int_equal(rmdir(path), 0);
 }
 
-/* An option of the other policy is refused on the command line; in the file it has no effect. */
-static void test_policies(void **state)
+/* What is gone is told with its place (integration_gone), whatever its value is. */
+static void test_gone(void **state)
 {
     (void)state;
     char config[160];
-    const char *text = "quantum = 1s\n", *robin = "policy = round-robin\n\nquantum = 1s\n";
+    const char *text = "levels = 99\n\nshared-gpu = yes\nfit = maybe\n";
     snprintf(config, sizeof config, "--config=%s", file);
     write_file(text, strlen(text));
-    assert_int_equal(parse(config, NULL, NULL), GM_OPTIONS_RUN);
-    assert_int_equal(options.given[GM_OPTION_quantum], 1);
-    assert_int_equal(parse(config, "--policy=round-robin", NULL), GM_OPTIONS_RUN);
-    assert_int_equal(options.quantum, GM_S);
-    assert_int_equal(parse(config, "--policy=mlfq", NULL), GM_OPTIONS_RUN);
-    write_file(robin, strlen(robin));
-    assert_int_equal(parse(config, NULL, NULL), GM_OPTIONS_RUN);
-    assert_int_equal(parse(config, "--policy=mlfq", "--slice=2s"), GM_OPTIONS_RUN);
-    assert_int_equal(options.policy, GM_POLICY_MLFQ);
-    assert_int_equal(parse(config, "--policy=mlfq", "--quantum=2s"), -EINVAL);
-    assert_int_equal(parse(config, "--levels=2", NULL), -EINVAL);
+    assert_int_equal(parse(config, "--quantum=soon", "--shared-gpu"), GM_OPTIONS_RUN);
+    for (size_t i = 0; i < GM_GONES; i++) {
+        const char *name = gm_gone_rows[i].name;
+        const bool is_flag = strcmp(name, "shared-gpu") == 0;
+        assert_int_equal(options.gone_line[i], strcmp(name, "levels") == 0 ? 1
+                                               : is_flag                   ? 3
+                                               : strcmp(name, "fit") == 0  ? 4
+                                                                           : 0);
+        assert_int_equal(options.is_gone_given[i], is_flag || strcmp(name, "quantum") == 0);
+    }
+    assert_int_equal(options.slice, 4 * GM_S);
+    assert_int_equal(parse("--quantum", NULL, NULL), -EINVAL);
 }
 
 /* Rules of the command line stand before those of the file. */
@@ -435,8 +420,8 @@ static void test_same(void **state)
     assert_false(gm_option_is_same(&rows[GM_OPTION_gpu_budget], &before, &options));
     options.idle++;
     assert_false(gm_option_is_same(&rows[GM_OPTION_idle], &before, &options));
-    options.shared_gpu = true;
-    assert_false(gm_option_is_same(&rows[GM_OPTION_shared_gpu], &before, &options));
+    options.cap_bends = true;
+    assert_false(gm_option_is_same(&rows[GM_OPTION_cap_bends], &before, &options));
 }
 
 static void test_check(void **state)
@@ -450,9 +435,9 @@ static void test_check(void **state)
     write_file(wrong, strlen(wrong));
     assert_int_equal(parse("--check", config, NULL), -EINVAL);
     assert_non_null(strstr(why, ":2: idle"));
-    assert_int_equal(parse("--check", "--levels=0", NULL), -ERANGE);
+    assert_int_equal(parse("--check", "--max-apps=0", NULL), -ERANGE);
     assert_int_equal(parse("--drain", NULL, NULL), GM_OPTIONS_DRAIN);
-    assert_int_equal(parse("--drain", "--levels=0", NULL), -ERANGE);
+    assert_int_equal(parse("--drain", "--max-apps=0", NULL), -ERANGE);
 }
 
 /* What was there before and cannot be found now is a mistake: neither a missing file nor a missing
@@ -521,7 +506,7 @@ int main(void)
         cmocka_unit_test(test_socket_place), cmocka_unit_test(test_line_mistakes),
         cmocka_unit_test(test_file),         cmocka_unit_test(test_file_mistakes),
         cmocka_unit_test(test_precedence),   cmocka_unit_test(test_short_why),
-        cmocka_unit_test(test_policies),     cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_gone),         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_files),        cmocka_unit_test(test_same),
         cmocka_unit_test(test_check),        cmocka_unit_test(test_lost),
     };

@@ -23,9 +23,8 @@
 #include "common/chunk.h"
 #include "daemon/memory/files.h"
 #include "daemon/memory/frames.h"
-#include "daemon/memory/hostpool_adopt.h"
+#include "daemon/memory/hostpool.h"
 #include "daemon/memory/stores.h"
-#include "daemon/memory/stores_adopt.h"
 #include "tests/unit/keeper_world.h"
 
 #define GPU 3u /* as which the frames are kept */

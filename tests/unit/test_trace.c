@@ -11,113 +11,34 @@
 
 #include "daemon/trace/trace.h"
 
-#define HEADER                                                                                     \
-    "gpumux-sched-trace 2 max_apps=4 budget=1000 levels=5 allotment_ns=8000000000 "                \
-    "slice_ns=4000000000 patience_ns=60000000000 retry_ns=200000000\n"
-
-static const struct gm_sched_config CONFIG = {4,          1000,        5,        8000000000,
-                                              4000000000, 60000000000, 200000000};
-
-static struct gm_trace_entry begun(void)
-{
-    struct gm_trace_entry entry = {0};
-    char why[200] = "";
-    if (gm_trace_parse(HEADER, &entry, why, sizeof why) != 0)
-        fail_msg("the header: %s", why);
-    return entry;
-}
-
 /* A string that ends where its memory does: a read beyond it is seen by the sanitizer. */
-static int parse(const char *line, struct gm_trace_entry *entry, char *why, size_t size)
+static bool parse(const char *text, struct gm_trace_line *line)
 {
-    char *copy = strdup(line);
-    int result = gm_trace_parse(copy, entry, why, size);
+    char *copy = strdup(text);
+    const bool is_line = gm_trace_parse(copy, line);
     free(copy);
-    return result;
+    return is_line;
 }
 
-static void test_header(void **state)
+/* It is written as `text`, and read as it was. */
+static struct gm_trace_line expect(const struct gm_trace_line *line, const char *text)
 {
-    (void)state;
-    char line[GM_TRACE_LINE_MAX];
-    assert_int_equal(gm_trace_config(line, sizeof line, &CONFIG), strlen(HEADER));
-    assert_string_equal(line, HEADER);
-    struct gm_trace_entry entry = begun();
-    assert_int_equal(entry.kind, GM_TRACE_CONFIG);
-    assert_memory_equal(&entry.config, &CONFIG, sizeof CONFIG);
-}
-
-static void test_events(void **state)
-{
-    (void)state;
-    static const struct {
-        uint64_t now;
-        struct gm_sched_event event;
-        const char *line;
-    } cases[] = {
-        {0, {GM_SCHED_JOIN, 3, 0, 0, 0, 0, 0}, "0 join 3\n"},
-        {0, {GM_SCHED_JOIN, 3, 0, 0, 1000, 0, 0}, "0 join 3 1000\n"},
-        {0, {GM_SCHED_JOIN, 3, 0, 0, UINT32_MAX, 0, 0}, "0 join 3 4294967295\n"},
-        {0, {GM_SCHED_SIZE, 3, UINT64_MAX, 0, 0, 0, 0}, "0 size 3 18446744073709551615\n"},
-        {7, {GM_SCHED_WANT, 3, 0, 0, 0, 0, 0}, "7 want 3\n"},
-        {8, {GM_SCHED_OPENED, 3, 0, 0, 0, 0, 0}, "8 opened 3\n"},
-        {9, {GM_SCHED_IDLE, 3, 0, 0, 0, 0, 0}, "9 idle 3\n"},
-        {9, {GM_SCHED_IDLE, 3, 0, 100000000, 0, 0, 0}, "9 idle 3 100000000\n"},
-        {9, {GM_SCHED_TIMER, 0, 0, 0, 0, 0, 0}, "9 timer\n"},
-        {10, {GM_SCHED_BUSY, 3, 0, 0, 0, 0, 0}, "10 busy 3\n"},
-        {10, {GM_SCHED_HURRY, 3, 0, 0, 0, 0, 0}, "10 hurry 3\n"},
-        {11, {GM_SCHED_CLOSED, 3, 0, 0, 0, 0, 0}, "11 closed 3\n"},
-        {12, {GM_SCHED_ROOM, 0, 0, 0, 0, 0, 0}, "12 room 0\n"},
-        {UINT64_MAX - 1, {GM_SCHED_LEAVE, 0, 0, 0, 0, 0, 0}, "18446744073709551614 leave 0\n"},
-    };
-    struct gm_trace_entry entry = begun();
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char line[GM_TRACE_LINE_MAX], why[200] = "";
-        size_t n = gm_trace_event(line, sizeof line, cases[i].now, &cases[i].event);
-        assert_string_equal(line, cases[i].line);
-        assert_int_equal(n, strlen(line));
-        if (i % 2)
-            line[n - 1] = '\0'; /* a line without its end is a line */
-        if (parse(line, &entry, why, sizeof why) != 0)
-            fail_msg("%s: %s", cases[i].line, why);
-        assert_int_equal(entry.kind, GM_TRACE_EVENT);
-        assert_int_equal(entry.now, cases[i].now);
-        assert_int_equal(entry.event.kind, cases[i].event.kind);
-        assert_int_equal(entry.event.app, cases[i].event.app);
-        assert_int_equal(entry.event.bytes, cases[i].event.bytes);
-        assert_int_equal(entry.event.ago_ns, cases[i].event.ago_ns);
-    }
-}
-
-static void test_policies(void **state)
-{
-    (void)state;
-    static const struct {
-        struct gm_sched_policy policy;
-        const char *line;
-    } cases[] = {
-        {{GM_CLASS_AUTO, false, 1000, 1000},
-         "5 set 2 class=auto weight=1000 share=1000 paused=0\n"},
-        {{GM_CLASS_LATENCY, false, 100, 1}, "5 set 2 class=latency weight=100 share=1 paused=0\n"},
-        {{GM_CLASS_INTERACTIVE, true, 10000, 999},
-         "5 set 2 class=interactive weight=10000 share=999 paused=1\n"},
-        {{GM_CLASS_BATCH, true, 1500, 30}, "5 set 2 class=batch weight=1500 share=30 paused=1\n"},
-    };
-    struct gm_trace_entry entry = begun();
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char line[GM_TRACE_LINE_MAX], why[200] = "";
-        size_t n = gm_trace_policy(line, sizeof line, 5, 2, &cases[i].policy);
-        assert_string_equal(line, cases[i].line);
-        assert_int_equal(n, strlen(line));
-        if (parse(line, &entry, why, sizeof why) != 0)
-            fail_msg("%s: %s", cases[i].line, why);
-        assert_int_equal(entry.kind, GM_TRACE_POLICY);
-        assert_int_equal(entry.event.app, 2);
-        assert_int_equal(entry.policy.class, cases[i].policy.class);
-        assert_int_equal(entry.policy.weight, cases[i].policy.weight);
-        assert_int_equal(entry.policy.share, cases[i].policy.share);
-        assert_int_equal(entry.policy.is_paused, cases[i].policy.is_paused);
-    }
+    char is[GM_TRACE_LINE_MAX];
+    struct gm_trace_line read;
+    size_t n = gm_trace_write(is, sizeof is, line);
+    assert_int_equal(n, strlen(is));
+    assert_int_equal(is[n - 1], '\n');
+    is[n - 1] = '\0';
+    assert_string_equal(is, text);
+    if (!parse(text, &read))
+        fail_msg("refused: %s", text);
+    assert_int_equal(read.now, line->now);
+    assert_int_equal(read.gpu, line->gpu);
+    assert_int_equal(read.row, line->row);
+    assert_int_equal(read.app, line->app);
+    assert_memory_equal(read.number, line->number, sizeof read.number);
+    assert_string_equal(read.text, line->text);
+    return read;
 }
 
 /* Every row, with what is odd in its text. */
@@ -125,68 +46,149 @@ static void test_rows(void **state)
 {
     (void)state;
     static const struct {
-        struct gm_trace_view view;
-        const char *line;
+        struct gm_trace_line line;
+        const char *text;
     } cases[] = {
-        {{GM_TRACE_ROW_BEGIN, 0, {17}, "whole"}, "5 begin wall_ns=17 whole\n"},
-        {{GM_TRACE_ROW_GPU, 0, {1}, ""}, "5 gpu index=1\n"},
-        {{GM_TRACE_ROW_GPU, 0, {1}, "a card"}, "5 gpu index=1 a card\n"},
-        {{GM_TRACE_ROW_LOST, 0, {4096}, ""}, "5 lost bytes=4096\n"},
-        {{GM_TRACE_ROW_APP, 3, {812, UINT32_MAX}, " a  \xc3\xa9 =b"},
-         "5 app 3 pid=812 uid=4294967295  a  \xc3\xa9 =b\n"},
-        {{GM_TRACE_ROW_STATE, 0, {0}, "draining"}, "5 state 0 draining\n"},
-        {{GM_TRACE_ROW_PARKED, 2, {0}, ""}, "5 parked 2\n"},
-        {{GM_TRACE_ROW_COPIED, 0, {1, 2, 33554432}, "down"},
-         "5 copied begin_ns=1 end_ns=2 bytes=33554432 down\n"},
-        {{GM_TRACE_ROW_SWITCH,
+        {{0, 0, GM_TRACE_ROW_BEGIN, 0, {17}, "whole"}, "0 0 begin wall_ns=17 whole"},
+        {{5, 1, GM_TRACE_ROW_GPU, 0, {0}, ""}, "5 1 gpu"},
+        {{5, UINT32_MAX, GM_TRACE_ROW_GPU, 0, {0}, "a card"}, "5 4294967295 gpu a card"},
+        {{5, 0, GM_TRACE_ROW_LOST, 0, {4096}, ""}, "5 0 lost bytes=4096"},
+        {{UINT64_MAX - 1, 0, GM_TRACE_ROW_APP, 3, {812, UINT32_MAX}, " a  \xc3\xa9 =b"},
+         "18446744073709551614 0 app 3 pid=812 uid=4294967295  a  \xc3\xa9 =b"},
+        {{5, 0, GM_TRACE_ROW_STATE, 0, {0}, "draining"}, "5 0 state 0 draining"},
+        {{5, 0, GM_TRACE_ROW_PARKED, UINT32_MAX, {0}, ""}, "5 0 parked 4294967295"},
+        {{5, 0, GM_TRACE_ROW_COPIED, 0, {1, 2, 33554432}, "down"},
+         "5 0 copied begin_ns=1 end_ns=2 bytes=33554432 down"},
+        {{5,
+          0,
+          GM_TRACE_ROW_SWITCH,
           1,
           {45, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, UINT64_MAX},
           "its turn; in the place of pid 9 (idle)"},
-         "5 switch 1 total_ns=45 drain_ns=1 plan_ns=2 lower_ns=3 pinned_ns=4 copy_ns=5 hash_ns=6 "
+         "5 0 switch 1 total_ns=45 drain_ns=1 plan_ns=2 lower_ns=3 pinned_ns=4 copy_ns=5 hash_ns=6 "
          "unmap_ns=7 map_ns=8 other_ns=9 out=10 in=11 clean=12 zero=13 down=14 up=15 "
-         "waited_ns=18446744073709551615 its turn; in the place of pid 9 (idle)\n"},
-        {{GM_TRACE_ROW_LEVEL, 1, {2, 1}, "rested"}, "5 level 1 from=2 to=1 rested\n"},
-        {{GM_TRACE_ROW_SAID, 1, {1000}, "class=batch"}, "5 said 1 uid=1000 class=batch\n"},
-        {{GM_TRACE_ROW_REFUSED, 1, {7, 2}, "full"}, "5 refused 1 bytes=7 times=2 full\n"},
-        {{GM_TRACE_ROW_TIERS, 0, {1, 2, 3, 4, 5}, ""},
-         "5 tiers gpu=1 pinned=2 paged=3 disk=4 host=5\n"},
+         "waited_ns=18446744073709551615 its turn; in the place of pid 9 (idle)"},
+        {{5, 0, GM_TRACE_ROW_LEVEL, 1, {2, 1}, "rested"}, "5 0 level 1 from=2 to=1 rested"},
+        {{5, 0, GM_TRACE_ROW_SAID, 1, {1000}, "class=batch"}, "5 0 said 1 uid=1000 class=batch"},
+        {{5, 0, GM_TRACE_ROW_REFUSED, 1, {7, 2}, "full"}, "5 0 refused 1 bytes=7 times=2 full"},
+        {{5, 0, GM_TRACE_ROW_TIERS, 0, {1, 2, 3, 4, 5}, ""},
+         "5 0 tiers gpu=1 pinned=2 paged=3 disk=4 host=5"},
     };
     bool is_seen[GM_TRACE_ROWS] = {false};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct gm_trace_entry entry = begun();
-        char line[GM_TRACE_LINE_MAX], why[200] = "";
-        size_t n = gm_trace_view(line, sizeof line, 5, &cases[i].view);
-        assert_string_equal(line, cases[i].line);
-        assert_int_equal(n, strlen(line));
-        if (parse(line, &entry, why, sizeof why) != 0)
-            fail_msg("%s: %s", cases[i].line, why);
-        assert_int_equal(entry.kind, GM_TRACE_VIEW);
-        assert_int_equal(entry.now, 5);
-        assert_int_equal(entry.view.row, cases[i].view.row);
-        assert_int_equal(entry.view.app, cases[i].view.app);
-        assert_memory_equal(entry.view.number, cases[i].view.number, sizeof entry.view.number);
-        assert_string_equal(entry.view.text, cases[i].view.text);
-        is_seen[cases[i].view.row] = true;
+        expect(&cases[i].line, cases[i].text);
+        is_seen[cases[i].line.row] = true;
     }
-    for (unsigned row = 0; row < GM_TRACE_ROWS; row++)
+    for (unsigned row = 0; row < GM_TRACE_ROW_SCHED; row++) /* of the others: test_input */
         assert_true(is_seen[row]);
 }
 
-/* Whatever a program is called, a line is one, and legal; the largest values fit. */
+/* What a scheduler is told comes back from its row. */
+static void test_input(void **state)
+{
+    (void)state;
+    static const struct {
+        struct gm_sched_event event;
+        const char *text;
+    } cases[] = {
+        {{GM_SCHED_JOIN, 3, 0, 0, UINT32_MAX, 2, UINT64_MAX},
+         "0 0 join 3 user=4294967295 level=2 charged_ns=18446744073709551615"},
+        {{GM_SCHED_LEAVE, 0, 0, 0, 0, 0, 0}, "0 0 leave 0"},
+        {{GM_SCHED_WANT, 3, 0, 0, 0, 0, 0}, "0 0 want 3"},
+        {{GM_SCHED_IDLE, 3, 0, 100000000, 0, 0, 0}, "0 0 idle 3 ago_ns=100000000"},
+        {{GM_SCHED_SIZE, 3, 7, 0, 0, 0, 0}, "0 0 size 3 bytes=7"},
+        {{GM_SCHED_OPENED, 3, 0, 0, 0, 0, 0}, "0 0 opened 3"},
+        {{GM_SCHED_CLOSED, 3, 0, 0, 0, 0, 0}, "0 0 closed 3"},
+        {{GM_SCHED_BUSY, 3, 0, 0, 0, 0, 0}, "0 0 busy 3"},
+        {{GM_SCHED_HURRY, 3, 0, 0, 0, 0, 0}, "0 0 hurry 3"},
+        {{GM_SCHED_TIE, 3, 0, 0, 0, 0, 0}, "0 0 tie 3"},
+        {{GM_SCHED_UNTIE, 3, 0, 0, 0, 0, 0}, "0 0 untie 3"},
+        {{GM_SCHED_WASTE, 3, 0, 0, 0, 0, 0}, "0 0 waste 3"},
+        {{GM_SCHED_TIMER, 0, 0, 0, 0, 0, 0}, "0 0 timer"},
+        {{GM_SCHED_ROOM, 0, 9, 0, 0, 0, 0}, "0 0 room bytes=9"},
+    };
+    static const struct gm_sched_config config = {4, 1000, 5, 8, 4, 60, 2};
+    static const struct gm_sched_policy policy = {GM_CLASS_BATCH, true, 1500, 30};
+    struct gm_trace_line line;
+    struct gm_sched_event event;
+    struct gm_sched_config config_is;
+    struct gm_sched_policy policy_is;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(cases[i].event.kind, i);
+        gm_trace_put_event(&line, &cases[i].event);
+        line = expect(&line, cases[i].text);
+        assert_true(gm_trace_event(&line, &event));
+        assert_memory_equal(&event, &cases[i].event, sizeof event);
+        assert_false(gm_trace_config(&line, &config_is));
+        assert_false(gm_trace_policy(&line, &policy_is));
+    }
+    gm_trace_put_config(&line, &config);
+    line = expect(&line, "0 0 sched max_apps=4 budget=1000 levels=5 allotment_ns=8 slice_ns=4 "
+                         "patience_ns=60 retry_ns=2");
+    assert_true(gm_trace_config(&line, &config_is));
+    assert_memory_equal(&config_is, &config, sizeof config);
+    assert_false(gm_trace_event(&line, &event));
+    gm_trace_put_policy(&line, 2, &policy);
+    line = expect(&line, "0 0 set 2 weight=1500 share=30 paused=1 batch");
+    assert_true(gm_trace_policy(&line, &policy_is));
+    assert_memory_equal(&policy_is, &policy, sizeof policy);
+    for (unsigned class = 0; class < GM_CLASSES; class ++)
+        assert_int_equal(gm_trace_find_word(GM_TRACE_ROW_SET, gm_class_name(class)), class);
+}
+
+/* What is a line, and nothing that a scheduler can be told. */
+static void test_no_input(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "5 0 join 3 user=4294967296 level=0 charged_ns=0",
+        "5 0 join 3 user=0 level=4294967296 charged_ns=0",
+        "5 0 set 3 weight=4294967296 share=1000 paused=0 auto",
+        "5 0 set 3 weight=1000 share=4294967296 paused=0 auto",
+        "5 0 set 3 weight=1000 share=1000 paused=2 auto",
+        "5 0 sched max_apps=0 budget=1 levels=5 allotment_ns=8 slice_ns=4 patience_ns=60 "
+        "retry_ns=2",
+        "5 0 sched max_apps=4294967300 budget=1 levels=5 allotment_ns=8 slice_ns=4 patience_ns=60 "
+        "retry_ns=2",
+        "5 0 parked 3",
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gm_trace_line line;
+        struct gm_sched_event event;
+        struct gm_sched_config config;
+        struct gm_sched_policy policy;
+        assert_true(parse(cases[i], &line));
+        if (gm_trace_event(&line, &event) || gm_trace_config(&line, &config) ||
+            gm_trace_policy(&line, &policy))
+            fail_msg("taken: %s", cases[i]);
+    }
+}
+
+/* Whatever a program is called, a line is one, and legal; the largest values fit; and a short
+ * buffer is never overrun. */
 static void test_hostile_texts(void **state)
 {
     (void)state;
-    struct gm_trace_view view = {.row = GM_TRACE_ROW_APP, .text = "a\nb\033[2J\xff  "};
-    struct gm_trace_entry entry = begun();
-    char line[GM_TRACE_LINE_MAX], why[200] = "";
-    gm_trace_view(line, sizeof line, 5, &view);
-    assert_string_equal(line, "5 app 0 pid=0 uid=0 a?b?[2J?\n");
-    assert_int_equal(parse(line, &entry, why, sizeof why), 0);
+    struct gm_trace_line line = {.row = GM_TRACE_ROW_APP, .text = "a\nb\033[2J\xff  "};
+    char text[GM_TRACE_LINE_MAX];
+    gm_trace_write(text, sizeof text, &line);
+    assert_string_equal(text, "0 0 app 0 pid=0 uid=0 a?b?[2J?\n");
+    text[strlen(text) - 1] = '\0';
+    assert_true(parse(text, &line));
 
-    memset(&view, 0xff, sizeof view);
-    view.row = GM_TRACE_ROW_SWITCH;
-    assert_in_range(gm_trace_view(line, sizeof line, UINT64_MAX, &view), 500, sizeof line - 1);
-    assert_int_equal(line[strlen(line) - 1], '\n');
+    memset(&line, 0xff, sizeof line);
+    line.row = GM_TRACE_ROW_SWITCH;
+    const size_t length = gm_trace_write(text, sizeof text, &line);
+    assert_in_range(length, 500, sizeof text - 1);
+    assert_int_equal(text[length - 1], '\n');
+    for (size_t size = 0; size <= length + 1; size++) {
+        char *part = malloc(size + 1);
+        memset(part, '#', size + 1);
+        assert_int_equal(gm_trace_write(part, size, &line), length);
+        assert_int_equal(part[size], '#');
+        assert_true(size == 0 || strlen(part) == size - 1);
+        free(part);
+    }
 }
 
 static void test_words(void **state)
@@ -199,238 +201,151 @@ static void test_words(void **state)
     assert_int_equal(gm_trace_find_word(GM_TRACE_ROW_STATE, ""), -1);
 }
 
-/* The largest values there are fit a line, and a short buffer is never overrun. */
-static void test_sizes(void **state)
-{
-    (void)state;
-    struct gm_sched_config config = {UINT32_MAX, UINT64_MAX, UINT32_MAX, UINT64_MAX,
-                                     UINT64_MAX, UINT64_MAX, UINT64_MAX};
-    struct gm_sched_event event = {GM_SCHED_OPENED, UINT32_MAX, UINT64_MAX, 0, 0, 0, 0};
-    struct gm_sched_policy policy = {GM_CLASS_INTERACTIVE, true, UINT32_MAX, UINT32_MAX};
-    char whole[3][GM_TRACE_LINE_MAX];
-    size_t lengths[] = {gm_trace_config(whole[0], GM_TRACE_LINE_MAX, &config),
-                        gm_trace_event(whole[1], GM_TRACE_LINE_MAX, UINT64_MAX, &event),
-                        gm_trace_policy(whole[2], GM_TRACE_LINE_MAX, UINT64_MAX, 7, &policy)};
-    for (size_t kind = 0; kind < 3; kind++) {
-        assert_in_range(lengths[kind], 1, GM_TRACE_LINE_MAX - 1);
-        for (size_t size = 0; size <= lengths[kind] + 1; size++) {
-            char *line = malloc(size + 1);
-            memset(line, '#', size + 1);
-            size_t n = kind == 0   ? gm_trace_config(line, size, &config)
-                       : kind == 1 ? gm_trace_event(line, size, UINT64_MAX, &event)
-                                   : gm_trace_policy(line, size, UINT64_MAX, 7, &policy);
-            assert_int_equal(n, lengths[kind]);
-            assert_int_equal(line[size], '#');
-            if (size > 0) {
-                assert_int_equal(strlen(line), size - 1);
-                assert_memory_equal(line, whole[kind], size - 1);
-            }
-            free(line);
-        }
-    }
-}
-
-static void test_bad_headers(void **state)
-{
-    (void)state;
-#define REST " budget=1000 levels=5 allotment_ns=8 slice_ns=4 patience_ns=60 retry_ns=2"
-    static const struct {
-        const char *line, *why;
-    } cases[] = {
-        {"", "the header is missing"},
-        {"\n", "the header is missing"},
-        {"1 join 3", "not a trace of a scheduler: it does not begin with gpumux-sched-trace"},
-        {"gpumux-sched-traces 1 max_apps=4" REST,
-         "not a trace of a scheduler: it does not begin with gpumux-sched-trace"},
-        {"\x7f\x45LF\x01\xff",
-         "not a trace of a scheduler: it does not begin with gpumux-sched-trace"},
-        {"gpumux-sched-trace", "the version is missing"},
-        {"gpumux-sched-trace 1 max_apps=4" REST, "the version is 1, not from 2 to 2"},
-        {"gpumux-sched-trace 2 max_apps=4", "budget= is missing"},
-        {"gpumux-sched-trace 2" REST, "max_apps= is missing"},
-        {"gpumux-sched-trace 2 max_apps=" REST, "max_apps is missing"},
-        {"gpumux-sched-trace 2 max_apps=-4" REST, "max_apps is not a number: -4"},
-        {"gpumux-sched-trace 2 max_apps=4294967296" REST,
-         "max_apps is 4294967296, not from 0 to 4294967295"},
-        {"gpumux-sched-trace 2 max_apps=4294967295" REST, "settings that no scheduler can have"},
-        {"gpumux-sched-trace 2 max_apps=0" REST, "settings that no scheduler can have"},
-        {"gpumux-sched-trace 2 max_apps=4" REST " colour=3", "more than belongs there: colour=3"},
-        {"gpumux-sched-trace 2 max_apps=4" REST "\n1 join 3", "more than belongs there: ?1 join 3"},
-        {"gpumux-sched-trace 2 max_apps=4" REST " \n", "a blank at the end of the line"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct gm_trace_entry entry = {0}, before = entry;
-        char why[200] = "";
-        assert_int_equal(parse(cases[i].line, &entry, why, sizeof why), -EINVAL);
-        assert_string_equal(why, cases[i].why);
-        assert_memory_equal(&entry, &before, sizeof entry);
-    }
-}
-
 static void test_bad_lines(void **state)
 {
     (void)state;
-    static const struct {
-        const char *line, *why;
-    } cases[] = {
-        {"", "the time is missing"},
-        {"join 3", "the time is not a number: join"},
-        {"99 join 3", "the time goes back: 99 after 100"},
-        {"0100 join 3", "the time is not a number: 0100"},
-        {"+100 join 3", "the time is not a number: +100"},
-        {"0x100 join 3", "the time is not a number: 0x100"},
-        {"100.5 join 3", "the time is not a number: 100.5"},
-        {"18446744073709551615 join 3",
-         "the time is 18446744073709551615, not from 0 to 18446744073709551614"},
-        {"18446744073709551616 join 3",
-         "the time is 18446744073709551616, not from 0 to 18446744073709551614"},
-        {"99999999999999999999999 join 3",
-         "the time is 99999999999999999999999, not from 0 to 18446744073709551614"},
-        {"100", "the event is missing"},
-        {"100 ", "the event is missing"},
-        {"100 JOIN 3", "an unknown event: JOIN"},
-        {"100 joined 3", "an unknown event: joined"},
-        {"100 j\033[2Jn 3", "an unknown event: j?[2Jn"},
-        {"100 join", "the app is missing"},
-        {"100 join 4", "the app is 4, not from 0 to 3"},
-        {"100 join 4294967299", "the app is 4294967299, not from 0 to 3"},
-        {"100 join 3 0", "the user is 0, not from 1 to 4294967295"},
-        {"100 join 3 4294967296", "the user is 4294967296, not from 1 to 4294967295"},
-        {"100 join 3 7 7", "more than belongs there: 7"},
-        {"100 join  3", "the app is missing"},
-        {"100 join 3 ", "a blank at the end of the line"},
-        {"100 join 3 \n", "a blank at the end of the line"},
-        {"100 join 3\n\n", "more than belongs there: ??"},
-        {"100 join 3\r\n", "the app is not a number: 3?"},
-        {"100 join\t3", "an unknown event: join?3"},
-        {"100 timer 3", "more than belongs there: 3"},
-        {"100 size 3", "the size is missing"},
-        {"100 size 3 18446744073709551616",
-         "the size is 18446744073709551616, not from 0 to 18446744073709551615"},
-        {"100 size 3 10k", "the size is not a number: 10k"},
-        {"100 idle 3 0", "the time it is idle is 0, not from 1 to 18446744073709551615"},
-        {"100 idle 3 ", "a blank at the end of the line"},
-        {"100 idle 3 5 5", "more than belongs there: 5"},
-        {"100 set", "the app is missing"},
-        {"100 set 9 class=auto weight=1 share=1 paused=0", "the app is 9, not from 0 to 3"},
-        {"100 set 3", "class= is missing"},
-        {"100 set 3 class=", "class is missing"},
-        {"100 set 3 class=fast weight=1000 share=1000 paused=0", "an unknown class: fast"},
-        {"100 set 3 class=batchbatchbatchbatch weight=1000 share=1000 paused=0",
-         "an unknown class: batchbatchbatchbatch"},
-        {"100 set 3 weight=1000 class=batch share=1000 paused=0", "class= is missing"},
-        {"100 set 3 class=batch weight=99 share=1000 paused=0",
-         "weight is 99, not from 100 to 10000"},
-        {"100 set 3 class=batch weight=10001 share=1000 paused=0",
-         "weight is 10001, not from 100 to 10000"},
-        {"100 set 3 class=batch weight=1000 share=0 paused=0", "share is 0, not from 1 to 1000"},
-        {"100 set 3 class=batch weight=1000 share=1001 paused=0",
-         "share is 1001, not from 1 to 1000"},
-        {"100 set 3 class=batch weight=1000 share=1000 paused=2", "paused is 2, not from 0 to 1"},
-        {"100 set 3 class=batch weight=1000 share=1000 paused=yes", "paused is not a number: yes"},
-        {"100 set 3 class=batch weight=1000 share=1000", "paused= is missing"},
-        {"100 state 3", "\"\" is none of: paused loading running draining gone"},
-        {"100 state 3 runs", "\"runs\" is none of: paused loading running draining gone"},
-        {"100 state 4 running", "the app is 4, not from 0 to 3"},
-        {"100 state 3 running ", "a blank at the end of the line"},
-        {"100 state 3 running \n", "a blank at the end of the line"},
-        {"100 parked 3 x", "more than belongs there: x"},
-        {"100 app 3 pid=1 uid=1 \n", "a blank at the end of the line"},
-        {"100 app 3 pid=1 uid=1 a\tb\n", "the text is not legal: a?b"},
-        {"100 app 3 pid=1 uid=1 \xff\n", "the text is not legal: ?"},
-        {"100 app 3 pid=1 x", "uid= is missing"},
-        {"100 copied begin_ns=1 end_ns=2 bytes=-1 in", "bytes is not a number: -1"},
-        {HEADER, "the time is not a number: gpumux-sched-trace"},
+    static const char *const cases[] = {
+        "",
+        " 100 0 leave 3",
+        "leave 0 3",
+        "0100 0 leave 3",
+        "+100 0 leave 3",
+        "100.5 0 leave 3",
+        "18446744073709551615 0 leave 3",
+        "18446744073709551616 0 leave 3",
+        "100",
+        "100 4294967296 leave 3",
+        "100 0",
+        "100 0 ",
+        "100 0 LEAVE 3",
+        "100 0 left 3",
+        "100 0 j\033[2Jn 3",
+        "100 0 leave",
+        "100 0 leave 4294967296",
+        "100 0 leave  3",
+        "100 0 leave 3 ",
+        "100 0 leave 3\n",
+        "100 0 leave\t3",
+        "100 0 leave 3 7",
+        "100 0 timer 3",
+        "100 0 size 3",
+        "100 0 size 3 5",
+        "100 0 size 3 byte=5",
+        "100 0 size 3 bytes=",
+        "100 0 size 3 bytes=-1",
+        "100 0 size 3 bytes=10k",
+        "100 0 size 3 bytes=18446744073709551616",
+        "100 0 set 3 weight=1 share=1 paused=0",
+        "100 0 set 3 share=1 weight=1 paused=0 auto",
+        "100 0 state 3 runs",
+        "100 0 state 3 running ",
+        "100 0 app 3 pid=1 uid=1 ",
+        "100 0 app 3 pid=1 uid=1 a\tb",
+        "100 0 app 3 pid=1 uid=1 \xff",
+        "100 0 app 3 pid=1 x",
+        GM_TRACE_MAGIC,
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct gm_trace_entry entry = begun();
-        char why[200] = "";
-        assert_int_equal(parse("100 want 1", &entry, why, sizeof why), 0);
-        struct gm_trace_entry before = entry;
-        if (parse(cases[i].line, &entry, why, sizeof why) != -EINVAL)
-            fail_msg("taken: %s", cases[i].line);
-        assert_string_equal(why, cases[i].why);
-        assert_memory_equal(&entry, &before, sizeof entry);
+    static char longest[3 * GM_TRACE_LINE_MAX];
+    struct gm_trace_line line = {.now = 7}, before = line;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (parse(cases[i], &line))
+            fail_msg("taken: %s", cases[i]);
+    for (size_t length = 1; length < sizeof longest; length++) {
+        longest[length - 1] = '7';
+        assert_false(parse(longest, &line));
     }
-}
-
-/* Why it is wrong never overruns what it is given, however long the line is. */
-static void test_long_lines(void **state)
-{
-    (void)state;
-    for (size_t length = 1; length < 3000; length += 37) {
-        char *line = malloc(length + 1);
-        memset(line, '7', length);
-        line[length] = '\0';
-        for (size_t size = 0; size < 64; size += 7) {
-            struct gm_trace_entry entry = begun();
-            char *why = malloc(size + 1);
-            memset(why, '#', size + 1);
-            assert_int_equal(gm_trace_parse(line, &entry, why, size), -EINVAL);
-            assert_int_equal(why[size], '#');
-            assert_true(size == 0 || strlen(why) < size);
-            free(why);
-        }
-        free(line);
-    }
+    memcpy(longest, "5 0 gpu ", 8); /* a text that is too long */
+    assert_false(parse(longest, &line));
+    assert_memory_equal(&line, &before, sizeof line);
 }
 
 /* Bytes changed at random: what is still taken is written as it stands there. */
 static void test_changed_bytes(void **state)
 {
     (void)state;
-    static const char *const lines[] = {HEADER,
-                                        "100 join 3\n",
-                                        "101 size 2 1048576\n",
-                                        "102 idle 2 100\n",
-                                        "103 room 500\n",
-                                        "104 set 1 class=batch weight=1000 share=500 paused=1\n",
-                                        "105 app 3 pid=812 uid=7 train\n",
-                                        "106 state 2 running\n",
-                                        "107 level 1 from=2 to=3 used up\n",
-                                        "108 tiers gpu=1 pinned=2 paged=3 disk=4 host=5\n"};
+    static const char *const lines[] = {"100 0 join 3 user=0 level=0 charged_ns=0",
+                                        "101 1 size 2 bytes=1048576",
+                                        "102 0 leave 2",
+                                        "103 0 gpu a card",
+                                        "104 0 set 1 weight=1000 share=500 paused=1 batch",
+                                        "105 0 app 3 pid=812 uid=7 train",
+                                        "106 0 state 2 running",
+                                        "107 0 level 1 from=2 to=3 used up",
+                                        "108 0 tiers gpu=1 pinned=2 paged=3 disk=4 host=5"};
     uint64_t random = 1;
     unsigned taken = 0;
     enum { LINES = sizeof lines / sizeof *lines };
     for (unsigned round = 0; round < 60000; round++) {
-        char line[GM_TRACE_LINE_MAX], again[GM_TRACE_LINE_MAX], why[200];
+        char text[GM_TRACE_LINE_MAX], again[GM_TRACE_LINE_MAX];
         const char *from = lines[round % LINES];
-        strcpy(line, from);
+        strcpy(text, from);
         for (unsigned i = 0; i < 1 + round % 2; i++) {
             random = random * 6364136223846793005u + 1442695040888963407u;
             static const char bytes[] = "0123456789 =\nabc";
-            line[(random >> 33) % strlen(from)] =
+            text[(random >> 33) % strlen(from)] =
                 round % 3 ? bytes[(random >> 50) % 16] : (char)(1 + (random >> 40) % 255);
         }
-        struct gm_trace_entry entry = {0};
-        if (round % LINES != 0)
-            entry = begun();
-        if (parse(line, &entry, why, sizeof why) != 0)
+        struct gm_trace_line line;
+        if (!parse(text, &line))
             continue;
         taken++;
-        if (entry.kind == GM_TRACE_CONFIG)
-            gm_trace_config(again, sizeof again, &entry.config);
-        else if (entry.kind == GM_TRACE_EVENT)
-            gm_trace_event(again, sizeof again, entry.now, &entry.event);
-        else if (entry.kind == GM_TRACE_VIEW)
-            gm_trace_view(again, sizeof again, entry.now, &entry.view);
-        else
-            gm_trace_policy(again, sizeof again, entry.now, entry.event.app, &entry.policy);
-        line[strcspn(line, "\n")] = again[strlen(again) - 1] = '\0';
-        assert_string_equal(line, again);
+        gm_trace_write(again, sizeof again, &line);
+        again[strlen(again) - 1] = '\0';
+        assert_string_equal(text, again);
     }
     assert_in_range(taken, 1000, 59000);
+}
+
+/* A file: what it ends with, and what is wrong, by line. */
+static void test_files(void **state)
+{
+    (void)state;
+#define TEXT(text) text, sizeof(text) - 1
+#define HEAD GM_TRACE_MAGIC "\n"
+    static char longest[2 * GM_TRACE_LINE_MAX];
+    memset(longest, '7', sizeof longest);
+    memcpy(longest, HEAD, strlen(HEAD));
+    const struct {
+        const char *text;
+        size_t length;
+        unsigned lines, number; /* that are taken; and of the one that is wrong, 0: none */
+        const char *why;
+    } cases[] = {
+        {TEXT(HEAD "1 0 timer\n2 0 timer\n"), 2, 0, ""},
+        {TEXT(HEAD "1 0 timer\n2 0 tim"), 1, 0, ""},
+        {TEXT(HEAD), 0, 0, ""},
+        {TEXT(GM_TRACE_MAGIC), 0, 0, ""},
+        {TEXT(""), 0, 0, ""},
+        {TEXT("gpumux-trace 2\n"), 0, 1, "it does not begin with " GM_TRACE_MAGIC},
+        {TEXT("hello"), 0, 1, "it does not begin with " GM_TRACE_MAGIC},
+        {TEXT(HEAD "1 0 timer\n\n2 0 timer\n"), 1, 3, "not a line of a trace"},
+        {TEXT(HEAD "1 0 \0timer\n"), 0, 2, "a zero byte in the line"},
+        {longest, sizeof longest, 0, 2, "the line is longer than any"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        unsigned n = 0;
+        int more;
+        struct gm_trace_reader reader = {.file = tmpfile()};
+        assert_non_null(reader.file);
+        fwrite(cases[i].text, 1, cases[i].length, reader.file);
+        rewind(reader.file);
+        while ((more = gm_trace_next(&reader)) > 0)
+            n++;
+        assert_int_equal(n, cases[i].lines);
+        assert_int_equal(more, cases[i].number > 0 ? -EINVAL : 0);
+        assert_string_equal(reader.why, cases[i].why);
+        assert_true(cases[i].number == 0 || reader.number == cases[i].number);
+        fclose(reader.file);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_header),      cmocka_unit_test(test_events),
-        cmocka_unit_test(test_policies),    cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_bad_headers), cmocka_unit_test(test_bad_lines),
-        cmocka_unit_test(test_long_lines),  cmocka_unit_test(test_changed_bytes),
-        cmocka_unit_test(test_rows),        cmocka_unit_test(test_hostile_texts),
-        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_rows),          cmocka_unit_test(test_input),
+        cmocka_unit_test(test_no_input),      cmocka_unit_test(test_hostile_texts),
+        cmocka_unit_test(test_words),         cmocka_unit_test(test_bad_lines),
+        cmocka_unit_test(test_changed_bytes), cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

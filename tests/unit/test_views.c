@@ -5,7 +5,7 @@
  */
 #include "tests/unit/mapper_world.h"
 
-#include "shim/map/views.h"
+#include "shim/map/mapper.h"
 #include "shim/tables/allocs.h"
 #include "shim/tables/pages.h"
 

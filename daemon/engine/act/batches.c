@@ -12,6 +12,10 @@
 #include "daemon/engine/act/say.h"
 #include "daemon/engine/state/round.h"
 
+/* Chunks: Copies out wait for the answer to their batch, so it is short: a chunk is unmapped in
+ * 16 us, and after 0.3 ms the first copies begin. */
+#define GM_UNMAPS_A_BATCH 16
+
 /* It was asked. Answers come in this order. */
 static void await_answer(struct gm_engine *engine, struct gm_app *app, struct gm_batch *batch)
 {

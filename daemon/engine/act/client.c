@@ -445,17 +445,19 @@ void gm_client_drop(struct gm_client *client)
     free(client);
 }
 
-int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *outlet,
-                      const struct gm_engine_rejoin *rejoin, const struct gm_gpu_entry *gpus,
-                      uint32_t n)
+/* How long allocations wait for the next daemon, if this one is lost. */
+#define REJOIN_NS (30 * GM_S)
+
+int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *outlet, int lifeline,
+                      const struct gm_gpu_entry *gpus, uint32_t n)
 {
     const struct gm_msg_welcome welcome = {.app = client->id,
                                            .version = client->version,
                                            .nonce = {client->nonce[0], client->nonce[1]},
-                                           .rejoin_ns = rejoin->limit_ns};
-    const int fds[] = {client->fds[0], client->fds[1], rejoin->lifeline};
-    int error = outlet->send(client->session, GM_MSG_WELCOME, &welcome, gpus, n, fds,
-                             rejoin->lifeline > 0 ? 3 : 2);
+                                           .rejoin_ns = REJOIN_NS};
+    const int fds[] = {client->fds[0], client->fds[1], lifeline};
+    int error =
+        outlet->send(client->session, GM_MSG_WELCOME, &welcome, gpus, n, fds, lifeline > 0 ? 3 : 2);
     if (error == 0)
         close_fd(&client->fds[0]);
     return error;

@@ -80,8 +80,7 @@ void gm_client_drop(struct gm_client *client);
 
 /* Send WELCOME, with what there is of each GPU. Returns 0 or -errno (gm_engine_outlet.send). */
 int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *outlet,
-                      const struct gm_engine_rejoin *rejoin, const struct gm_gpu_entry *gpus,
-                      uint32_t n);
+                      int lifeline, const struct gm_gpu_entry *gpus, uint32_t n);
 
 /* What the program is told of `bytes` that it could have: no more than another system's variable
  * says. */

@@ -57,8 +57,6 @@ bool gm_engine_take_hash(struct gm_engine *engine, uint32_t *chunk, CUresult *re
 void gm_engine_open_hasher(struct gm_engine *engine, void (*on_hashes)(void *engine))
 {
     char why[256];
-    if (!engine->config.has_shadows)
-        return;
     if (gm_hasher_open(&engine->hasher, engine->loop, &engine->cuda, engine->context, on_hashes,
                        engine, why, sizeof why) == 0)
         return;

@@ -84,21 +84,14 @@ enum gm_latency_mode {
     GM_LATENCY_HINT,      /* ... and others are held for what programs announce */
 };
 
-/* What WELCOME says for the day when this daemon is lost. */
-struct gm_engine_rejoin {
-    int lifeline;      /* the reading end (service/main.c); 0: there is none */
-    uint64_t limit_ns; /* how long requests wait for the next daemon */
-};
-
 struct gm_engine_config {
-    struct gm_engine_rejoin rejoin;
+    int lifeline; /* for WELCOME, the reading end (service/main.c); 0: there is none */
     struct gm_engine_outlet outlet;
     struct gm_host *host;    /* host.h: for all GPUs */
     struct gm_kept *kept;    /* memory/kept.h: what outlives the daemon; NULL: nothing does */
     int gpu;                 /* CUDA ordinal of the GPU to share */
     uint32_t engines;        /* of the daemon, which share what is for all of them; 0: this one */
     uint32_t index;          /* of the engine among the daemon's, by which programs know the GPU */
-    bool is_gpu_shared;      /* start although another daemon has it */
     uint64_t budget;         /* bytes of frames on that GPU; 0: all that is free less a reserve */
     unsigned budget_percent; /* 1..100: of the device, instead of `budget`; 0: unused */
     uint64_t pinned;         /* bytes of pinned host memory of all GPUs; 0: half of what there is */
@@ -107,23 +100,16 @@ struct gm_engine_config {
     uint64_t disk;           /* bytes of it */
     bool is_oversize;        /* of programs of which nothing else is said: they may exceed the
                               * budget, by what the GPU reads over the link */
-    bool fits_working_sets;  /* what an app needs is its working set; else all that it has */
     bool has_bending_caps;   /* an app may exceed its cap while nobody else wants the room */
-    bool has_shadows;        /* keep the pinned copies of chunks that come to the GPU */
-    bool is_prefetching;     /* stage the next app's memory while another runs */
     bool is_waiting_when_full; /* an allocation that the tiers cannot hold waits instead of failing
                                 */
     bool is_fair_by_program;   /* programs share the time, whosever they are; else users do */
-    uint32_t levels;           /* of the scheduler (core/sched.h), with the three that follow */
-    uint64_t allotment_ns, slice_ns, patience_ns;
+    uint64_t slice_ns, patience_ns; /* of the scheduler: core/sched.h */
     const struct gm_rules *rules;   /* for outlet.rule and outlet.totals; NULL: none */
     enum gm_sched_class best_class; /* that users may take for their own programs */
     struct gm_journal *journal;     /* for outlet.event */
     uint64_t idle_ns;               /* an app that returned from no call for this long is idle */
-    uint64_t grace_ns;              /* how long a drain may take before the app is parked */
-    uint64_t drain_deadline_ns;     /* ... and before the gate reopens, if it cannot be */
     enum gm_latency_mode latency_mode;
-    uint32_t best_effort_share; /* percent of the time in which a program is not held */
     uint32_t max_apps;
     /* The daemon's CUDA context is lost, and every program was told: it must end. From the loop. */
     void (*on_lost)(void *arg);
@@ -133,10 +119,8 @@ struct gm_engine_config {
 /* What of the options changes while the daemon runs: as the members of gm_engine_config. So do the
  * rules, in their place. */
 struct gm_engine_tuning {
-    bool is_prefetching;
     enum gm_sched_class best_class;
-    uint64_t idle_ns, grace_ns, drain_deadline_ns;
-    uint32_t best_effort_share;
+    uint64_t idle_ns;
 };
 
 /* What a program asks for itself, as HELLO told it: not checked. */

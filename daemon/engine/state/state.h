@@ -474,7 +474,7 @@ struct gm_engine {
                             */
     uint64_t first_budget; /* at the start */
     bool is_budget_auto;   /* it follows what the device has; else it was given */
-    uint64_t least_grace_ns;  /* whatever --grace says: open.c */
+    uint64_t grace_ns;        /* how long a drain may take before the app is parked: open.c */
     uint64_t device_reserve;  /* of the device, that is left to others: core/room.h */
     uint64_t budget_check_at; /* look then what the device has; 0: no need to */
     struct gm_lately frames_lately, pinned_lately; /* bytes that were needed */

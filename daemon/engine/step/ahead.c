@@ -13,6 +13,12 @@
 #include "daemon/engine/step/allocs.h"
 #include "daemon/engine/step/room.h"
 
+/* Of the device, one part in so many: ... and this, if the device has less left than the
+ * budget. */
+#define GM_AHEAD_DEVICE_SHARE 4
+/* Frames: Made for it at most, in some 8 ms. */
+#define GM_AHEAD_FRAMES 16
+
 /* Whether all programs have all their memory, but for what is on its way to them ahead. */
 static bool is_whole(const struct gm_engine *engine)
 {

@@ -20,6 +20,9 @@
 #include "daemon/engine/step/shadows.h"
 #include "daemon/memory/files.h"
 
+/* How often to ask what the device has left. The driver sends no events; a query takes 20 us. */
+#define GM_BUDGET_CHECK_NS (1 * GM_S)
+
 /* Paused programs. Their memory leaves the GPU when their user, root or programs beside gpumux want
  * that; programs of ours take it by their plans. It comes back when they go on. */
 

@@ -372,8 +372,7 @@ void gm_engine_follow_caps(struct gm_engine *engine)
     const bool was_short = engine->is_short_of_room;
     if (engine->stopping.is_on)
         return;
-    engine->is_short_of_room =
-        engine->config.fits_working_sets && gm_room_is_short(engine->table, was_short);
+    engine->is_short_of_room = gm_room_is_short(engine->table, was_short);
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].session && is_to_fit(engine, id, was_short))
             gm_engine_fit(engine, id);

@@ -22,6 +22,10 @@
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/room.h"
 
+/* While another process has a context on the GPU, it is asked this often whether it still has.
+ * A look takes some 50 ms of a thread of its own. */
+#define GM_CHECK_STRANGER_NS (5 * GM_S)
+
 /* Once: there is no counter. */
 static void tell_meter(struct gm_engine *engine)
 {

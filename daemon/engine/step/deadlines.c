@@ -29,6 +29,13 @@
 #include "daemon/engine/step/turns.h"
 #include "daemon/engine/step/windows.h"
 
+/* A timer that comes so late means that the daemon did not run meanwhile. Its own rounds take
+ * some 10 ms. */
+#define GM_ASLEEP_NS (1 * GM_S)
+/* The log names a program that has not come back this long after the daemon was restarted. One
+ * that runs looks for the daemon once a second at least. */
+#define GM_LOST_NS (5 * GM_S)
+
 /* What can hold a loading app up beside the drain deadline: late answers and ending processes. */
 #define HELD_UP_NS (GM_LATE_NS + GM_EXIT_NS)
 
@@ -69,14 +76,13 @@ static void check_loading(struct gm_engine *engine, uint32_t id, bool is_held_up
     if (app->state != GM_APP_LOADING || engine->stopping.is_on)
         return;
     /* Others are being waited for, which ends in bounded time; once. */
-    if (is_held_up && engine->now < since(engine, app->chosen.begin.at) +
-                                        engine->config.drain_deadline_ns + HELD_UP_NS)
+    if (is_held_up &&
+        engine->now < since(engine, app->chosen.begin.at) + GM_DRAIN_NS + HELD_UP_NS)
         gm_engine_progressed(engine, id);
     if (engine->table->apps[id].missing == 0 && engine->table->apps[id].leaving == 0 &&
         gm_group_is_several(engine, id))
         gm_engine_progressed(engine, id); /* it waits for its group */
-    const bool has_failed =
-        lacks_disk(engine, id) || (app->retry.at != 0 && !app->places.is_held);
+    const bool has_failed = lacks_disk(engine, id) || (app->retry.at != 0 && !app->places.is_held);
     if (!engine->table->apps[id].is_silent && !has_failed &&
         engine->now < since(engine, app->progress_at) + GM_STALL_NS)
         return;
@@ -96,7 +102,7 @@ static uint64_t overdue_at(const struct gm_engine *engine, const struct gm_app *
 {
     uint64_t at = GM_TIME_NEVER;
     if (app->state == GM_APP_DRAINING)
-        at = since(engine, app->gate.closed_at) + engine->config.drain_deadline_ns + GM_LATE_NS;
+        at = since(engine, app->gate.closed_at) + GM_DRAIN_NS + GM_LATE_NS;
     if (app->batches.sent)
         at = earlier(at, asked_at(engine, app) + GM_LATE_NS);
     return at;

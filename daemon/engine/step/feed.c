@@ -23,6 +23,11 @@
 #include "daemon/core/sched_account.h"
 #include "daemon/core/sched_step.h"
 
+/* Turns of 4, 8 and 16 s. A program drops after two: so 8 s of work tell one that works all the
+ * time. */
+#define LEVELS 3u
+#define ALLOTMENT_SLICES 2u
+
 uint32_t gm_engine_user_of(const struct gm_engine *engine, uint32_t id)
 {
     return engine->config.is_fair_by_program ? 0 : (uint32_t)engine->apps[id].client->owner;
@@ -33,8 +38,8 @@ int gm_engine_open_sched(struct gm_engine *engine)
     const struct gm_engine_config *config = &engine->config;
     const struct gm_sched_config sched = {.max_apps = config->max_apps,
                                           .budget = engine->first_budget,
-                                          .levels = config->levels,
-                                          .allotment_ns = config->allotment_ns,
+                                          .levels = LEVELS,
+                                          .allotment_ns = ALLOTMENT_SLICES * config->slice_ns,
                                           .slice_ns = config->slice_ns,
                                           .patience_ns = config->patience_ns,
                                           .retry_ns = config->slice_ns};

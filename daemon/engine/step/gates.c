@@ -68,8 +68,7 @@ void gm_engine_open_gate(struct gm_engine *engine, uint32_t id)
 void gm_engine_close_gate(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
-    struct gm_msg_close close_msg = {.grace_ns = engine->config.grace_ns,
-                                     .deadline_ns = engine->config.drain_deadline_ns};
+    struct gm_msg_close close_msg = {.grace_ns = engine->grace_ns, .deadline_ns = GM_DRAIN_NS};
 
     gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
     struct gm_client *client = app->client;

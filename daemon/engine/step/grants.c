@@ -11,6 +11,10 @@
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/policy.h"
 
+/* A program on several GPUs that has its turn on all of them and does not run, while no memory
+ * comes for it, gives its turns back after this, so that no GPU has nothing to do for a second. */
+#define GM_GRANT_NS (700 * GM_MS)
+
 /* It has its turn, or keeps it. */
 static bool has_turn(const struct gm_app *app)
 {
@@ -119,7 +123,7 @@ static uint64_t stall_ns(const struct gm_engine *engine, const struct gm_group *
 {
     const bool is_urgent = group->grant.waits_at != 0 &&
                            engine->now >= group->grant.waits_at + engine->config.patience_ns;
-    return is_urgent ? engine->config.drain_deadline_ns + GM_LATE_NS + GM_STALL_NS : GM_GRANT_NS;
+    return is_urgent ? GM_DRAIN_NS + GM_LATE_NS + GM_STALL_NS : GM_GRANT_NS;
 }
 
 /* They take their turns on all GPUs as soon as all could have them. If one of them lacks memory,

@@ -31,6 +31,9 @@ void gm_engine_send_hold(struct gm_engine *engine, uint32_t id, uint64_t for_ns)
     gm_engine_say(engine, id, GM_MSG_HOLD, &message);
 }
 
+/* A program works for at least this percent of each second, whatever others announce. */
+#define BEST_EFFORT_SHARE 30u
+
 /* Programs are stopped one after the other, half a millisecond each. So who is idle is not held: a
  * request beside two such programs came half a millisecond later. */
 static bool can_be_held(const struct gm_engine *engine, uint32_t id)
@@ -49,7 +52,7 @@ static bool hold_others(struct gm_engine *engine, const struct gm_hold *hint)
         if (!can_be_held(engine, id))
             continue;
         is_anybody = true;
-        if (!gm_hold_grant(&app->hints.account, engine->config.best_effort_share, &hold))
+        if (!gm_hold_grant(&app->hints.account, BEST_EFFORT_SHARE, &hold))
             continue;
         is_held = true;
         const uint64_t for_ns = hold.end - hold.begin;

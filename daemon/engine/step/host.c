@@ -9,6 +9,10 @@
 #include "daemon/engine/step/shadows.h"
 #include "daemon/core/plan_moves.h"
 
+/* The streaming window, an eighth of pinned memory, is this at most: 10 ms of both links, 16
+ * chunks each way for the threads that copy. */
+#define GM_WINDOW_MAX (1 * GM_GIB)
+
 /*
  * Without lower tiers the window is the largest chunk, and as much again for what the size classes
  * leave over. With them it is an eighth of the pinned memory, at most 1 GiB: 10 ms of both links,

@@ -30,6 +30,24 @@
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/reclaim.h"
 
+/* Who has a turn and does nothing for so long is asked whether it has work. A program that
+ * called the driver every 10 to 100 ms, for next to nothing, took half of another one's time;
+ * with this a tenth (on simcuda). */
+#define GM_TURN_LOOK_NS (5 * GM_MS)
+/* A program that could not tell whether it is idle is asked again after --idle, then after
+ * twice as long, up to this. */
+#define GM_ASK_MOST_NS (1 * GM_S)
+/* Submissions from look to look: A look does not find work that ends within 1 ms. So many calls
+ * kept the GPU for a quarter of the time at the very most. A program that submits more is at
+ * work: thousands of small kernels, each waited for. */
+#define GM_UNUSED_CALLS 3
+/* Looks: While --idle passes: what a program does is known as exactly. */
+#define GM_IDLE_LOOKS 4
+/* Times --idle: While nobody is busy, the next look is so far away: beginning to work is
+ * noticed that late, which costs nobody anything, as the gate is open. Not so for one whose
+ * share is limited. */
+#define GM_IDLE_REST 3
+
 /* Threads take the lowest free slot, so nobody is in use behind so many that never were. */
 #define SLOT_GROUP 64u
 

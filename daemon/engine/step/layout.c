@@ -26,6 +26,10 @@
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/set.h"
 
+/* Programs: The daemon tries to prefetch for so many, one after the other, until it finds
+ * something to move. */
+#define GM_PLANS_AHEAD 4
+
 static bool lacks_any(const struct gm_engine *engine, uint32_t id)
 {
     return engine->table->apps[id].missing > 0 || engine->table->apps[id].leaving > 0;
@@ -47,14 +51,11 @@ static bool can_come_ahead(const struct gm_engine *engine, uint32_t id, bool is_
 {
     const struct gm_table_app *app = &engine->table->apps[id];
     return engine->apps[id].state == GM_APP_PAUSED && app->missing > 0 &&
-           (app->beyond == 0 || /* else what is to come is known when places were chosen */
-            (gm_engine_places_ahead(engine) && gm_engine_has_places(engine, id))) &&
-           !engine->stopping.is_on && !gm_engine_is_vacating(engine, id) &&
-           !gm_engine_is_app_off(engine, id) &&
+           gm_engine_has_places(engine, id) && !engine->stopping.is_on &&
+           !gm_engine_is_vacating(engine, id) && !gm_engine_is_app_off(engine, id) &&
            (is_up ? app->bytes[GM_TIER_PINNED] > 0
                   : gm_engine_is_asked_ahead(engine, id) ||
-                        (engine->config.is_prefetching &&
-                         gm_engine_expected(engine, id) != GM_TIME_NEVER));
+                        gm_engine_expected(engine, id) != GM_TIME_NEVER);
 }
 
 /* Bytes that it may have on the GPU while it is paused. */
@@ -232,8 +233,8 @@ static void try_disk(struct gm_engine *engine, struct gm_plan_input *input)
 static void plan_switch(struct gm_engine *engine, struct gm_plan_input *input)
 {
     struct gm_plan_tier *disk = &input->tiers[GM_TIER_DISK];
-    const bool may_try = disk->is_closed && !is_disk_filled(engine) &&
-                         !gm_engine_is_off(engine, GM_RETRY_BELOW);
+    const bool may_try =
+        disk->is_closed && !is_disk_filled(engine) && !gm_engine_is_off(engine, GM_RETRY_BELOW);
     if (may_try) {
         disk->is_closed = false;
         try_disk(engine, input);

@@ -25,6 +25,10 @@
 #include "daemon/engine/step/refusals.h"
 #include "daemon/engine/step/shadows.h"
 
+/* Whether a slab can be emptied is asked again after that. The look at 100,000 chunks is
+ * bounded so to a part of the daemon's time, however often it is called. */
+#define GM_EMPTY_AGAIN_NS (10 * GM_MS)
+
 static uint32_t owner_of(const struct gm_engine *engine, const struct gm_chunk *chunk)
 {
     return (uint32_t)engine->apps[chunk->app].uid;
@@ -129,8 +133,8 @@ static bool waits_for_quiet(const struct gm_engine *engine, const struct gm_chun
 
 /*
  * Pinned memory cannot grow, and what is free of it lies in slabs of which others use a part, so no
- * unit can be made. The data in the slab with least of it moves to what is free in the others. While
- * there is a free slab, it becomes units first: data would move to it, and then back.
+ * unit can be made. The data in the slab with least of it moves to what is free in the others.
+ * While there is a free slab, it becomes units first: data would move to it, and then back.
  */
 static void empty_slab(struct gm_engine *engine)
 {

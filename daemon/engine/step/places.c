@@ -25,6 +25,12 @@
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/shadows.h"
 
+/* The gate opens after this though not all exchanges are made; a gigabyte takes 20 ms. */
+#define GM_PLACE_PATIENCE_NS (2 * GM_S)
+/* At most one line of the log about an app's part on the host in that time: programs allocate
+ * in many steps. */
+#define GM_PLACES_TOLD_NS (1 * GM_S)
+
 static bool has_places(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_table_app *app = &engine->table->apps[id];
@@ -114,11 +120,6 @@ bool gm_engine_has_places(const struct gm_engine *engine, uint32_t id)
     return engine->table->apps[id].beyond == 0 || !engine->apps[id].places.is_stale;
 }
 
-bool gm_engine_places_ahead(const struct gm_engine *engine)
-{
-    return engine->config.fits_working_sets || engine->is_pinned_full;
-}
-
 void gm_engine_hold_at_once(struct gm_engine *engine, uint32_t id)
 {
     engine->apps[id].places.hold_at = 0;
@@ -194,10 +195,7 @@ void gm_engine_uses(struct gm_engine *engine, uint32_t id, const struct gm_use *
                     bool is_whole)
 {
     struct gm_app *app = &engine->apps[id];
-    if (engine->config.fits_working_sets)
-        gm_working_end_window(engine->table, id, &app->working, uses, n, !is_whole);
-    else /* a step may take many windows: heat alone counts */
-        gm_place_warm(engine->table, id, uses, n);
+    gm_working_end_window(engine->table, id, &app->working, uses, n, !is_whole);
     if (!has_places(engine, id))
         return;
     const struct gm_place_input input = input_for(engine, id);
@@ -266,9 +264,8 @@ void gm_engine_place(struct gm_engine *engine)
         if (engine->stopping.is_on && engine->stopping.host != id)
             continue;
         /* Ahead of its turn, so that what comes then can come before. */
-        const bool is_ahead = gm_engine_places_ahead(engine) && app->state == GM_APP_PAUSED &&
-                              app->places.is_stale && has_places(engine, id) &&
-                              !engine->stopping.is_on;
+        const bool is_ahead = app->state == GM_APP_PAUSED && app->places.is_stale &&
+                              has_places(engine, id) && !engine->stopping.is_on;
         if ((app->places.is_wanted && app->state == GM_APP_LOADING) || is_ahead)
             choose_places(engine, id);
     }

@@ -14,8 +14,6 @@ void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation);
  * before its next turn. And whether they have. */
 void gm_engine_need_places(struct gm_engine *engine, uint32_t app);
 bool gm_engine_has_places(const struct gm_engine *engine, uint32_t app);
-/* Those of paused programs are chosen ahead of their turns. */
-bool gm_engine_places_ahead(const struct gm_engine *engine);
 /* The app is quiet or will soon be: its chunks are to get new places then. */
 void gm_engine_begin_places(struct gm_app *app);
 /* Whether anything of the app is to come from the host to the GPU, as its heat is now. Its gate is

@@ -15,6 +15,12 @@
 #include "daemon/engine/step/room.h"
 #include "daemon/memory/files.h"
 
+/* After a refusal the shim gives back what it keeps and asks again, which takes some
+ * milliseconds; a memory pool tries for longer, and asks anew meanwhile. */
+#define GM_REFUSAL_LOOK_NS (100 * GM_MS)
+/* At most one line of a program in that time. */
+#define GM_REFUSAL_TOLD_NS (1 * GM_S)
+
 void gm_engine_refused(struct gm_engine *engine, uint32_t id, uint64_t bytes, enum gm_why reason)
 {
     const struct gm_room_input input = gm_engine_room_input(engine, id);

@@ -35,6 +35,9 @@
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/shadows.h"
 
+/* A daemon that stops brings memory back to programs for this long at most. */
+#define GM_SAVING_NS (60 * GM_S)
+
 static bool is_candidate(const struct gm_app *app)
 {
     return app->state != GM_APP_UNUSED && app->state != GM_APP_GONE && app->state != GM_APP_LOST &&
@@ -83,8 +86,9 @@ static void give_up_hopeless(struct gm_engine *engine)
     const bool is_stuck = engine->now >= last_progress(engine) + GM_STALL_NS;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
+        const bool is_whole = engine->table->apps[id].missing == 0;
         if (!is_candidate(app) || app->state == GM_APP_RUNNING ||
-            engine->table->apps[id].missing == 0)
+            (is_whole && (!is_late || is_open(app)))) /* late: its group holds it up */
             continue;
         if (is_late)
             give_up(engine, id, GM_WHY_NO_TIME);

@@ -120,8 +120,7 @@ void gm_engine_keep_shadow(struct gm_engine *engine, uint32_t index)
     const struct gm_chunk *chunk = &engine->table->chunks[index];
     const struct gm_app *app = &engine->apps[chunk->app];
     const bool is_quiet = app->state == GM_APP_PAUSED || app->state == GM_APP_LOADING;
-    if (!engine->config.has_shadows || engine->stopping.is_on ||
-        (!gm_engine_can_hash(engine) && !is_quiet) || chunk->is_freed)
+    if (engine->stopping.is_on || (!gm_engine_can_hash(engine) && !is_quiet) || chunk->is_freed)
         return;
     /* Of an app that runs already it is not known. */
     gm_table_keep_shadow(engine->table, index, is_quiet ? app->gate.opens : app->gate.opens - 1);

@@ -40,6 +40,9 @@
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/shadows.h"
 
+/* Batches: ... of one OPEN. */
+#define GM_SHARE_MAPS_AT_ONCE 4
+
 #define PLACES_A_MAP ((uint32_t)GM_ENTRIES_MAP)
 #define PLACES_AN_UNMAP ((uint32_t)GM_ENTRIES_UNMAP)
 

@@ -32,10 +32,10 @@ bool gm_engine_read_oversize(uint32_t wish, struct gm_settings *said)
 }
 
 /* For good: what its graphs use must be known when there is memory on the host. */
-static void set_oversize(const struct gm_engine *engine, struct gm_client *client, bool is_oversize)
+static void set_oversize(struct gm_client *client, bool is_oversize)
 {
     client->is_oversize = is_oversize;
-    if ((is_oversize || engine->config.fits_working_sets) && client->ctl)
+    if (client->ctl)
         atomic_fetch_or(&client->ctl->is_counting, GM_MAY_COUNT);
 }
 
@@ -50,13 +50,13 @@ void gm_engine_judge_oversize(const struct gm_engine *engine, struct gm_client *
     if (!gm_engine_read_oversize(client->wishes.oversize, &own) ||
         (!client->is_admin && gm_engine_forbids_oversize(&admin, &own)))
         own.has = 0;
-    set_oversize(engine, client, is_oversize_by(engine, &admin, &own));
+    set_oversize(client, is_oversize_by(engine, &admin, &own));
 }
 
 void gm_engine_resize(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    set_oversize(engine, app->client, is_oversize_by(engine, &app->policy.admin, &app->policy.own));
+    set_oversize(app->client, is_oversize_by(engine, &app->policy.admin, &app->policy.own));
 }
 
 bool gm_engine_take_said_cap(struct gm_engine *engine, uint32_t id)

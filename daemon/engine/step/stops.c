@@ -31,6 +31,14 @@
 #include "daemon/engine/step/idle.h"
 #include "daemon/engine/step/policy.h"
 
+/* Whether programs stand still is looked at so often, while one of them has a turn or waits.
+ * Two looks must find it, and none is made of a program that worked since the one before: it is
+ * known after 0.6 s at most. */
+#define GM_STOP_LOOK_NS (200 * GM_MS)
+/* Programs a look: A look at one takes some 50 us: three files in /proc and /sys. Of 256 that
+ * do nothing each is looked at every 0.4 s. */
+#define GM_STOP_LOOKS 128
+
 /* What the engine whose client this is first finds; others hear of it. */
 static bool is_ours(const struct gm_engine *engine, const struct gm_client *client)
 {

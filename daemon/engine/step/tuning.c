@@ -57,13 +57,8 @@ void gm_engine_take_tuning(struct gm_engine *engine, const struct gm_engine_tuni
 {
     struct gm_engine_config *config = &engine->config;
     char text[512];
-    config->is_prefetching = tuning->is_prefetching;
     config->best_class = tuning->best_class;
     config->idle_ns = tuning->idle_ns;
-    config->grace_ns =
-        tuning->grace_ns > engine->least_grace_ns ? tuning->grace_ns : engine->least_grace_ns;
-    config->drain_deadline_ns = tuning->drain_deadline_ns;
-    config->best_effort_share = tuning->best_effort_share;
     for (uint32_t id = 0; id < config->max_apps; id++) {
         struct gm_app *app = &engine->apps[id];
         if (!gm_engine_can_be_set(app))

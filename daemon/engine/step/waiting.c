@@ -21,6 +21,10 @@
 #include "daemon/engine/step/refusals.h"
 #include "daemon/engine/step/room.h"
 
+/* Allocations of one app that wait for room: More threads than that in one program are a
+ * mistake. */
+#define GM_WAITING_MAX 4096
+
 static struct gm_waiting_alloc *waiting_of(const struct gm_admit_request *ask)
 {
     return (struct gm_waiting_alloc *)(uintptr_t)ask;

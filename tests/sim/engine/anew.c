@@ -20,7 +20,7 @@ struct scene {
     uint64_t other;    /* each of two others */
     uint64_t more;     /* of one more, beside which there is less than that; 0: there is none */
     uint64_t unit;     /* of allocations */
-    bool dies, has_shadows;
+    bool dies;
 };
 
 static struct {
@@ -79,7 +79,6 @@ static struct scene draw_scene(uint64_t seed)
     scene.other = (scene.budget / 2 / unit + 1 + draw(&chance, scene.budget / 4 / unit)) * unit;
     scene.other = scene.other > scene.budget ? scene.budget / unit * unit : scene.other;
     scene.pinned = 160 + 2 * scene.other + scene.mib + 32 * draw(&chance, 6);
-    scene.has_shadows = draw_percent(&chance, 75);
     return scene;
 }
 
@@ -103,7 +102,6 @@ static void run(const struct scene *scene)
     const struct gm_engine_config config = {.budget = scene->budget * GM_MIB,
                                             .pinned = scene->pinned * GM_MIB,
                                             .kept = kept_begin(),
-                                            .has_shadows = scene->has_shadows,
                                             .slice_ns = 200 * GM_MS,
                                             .patience_ns = 20 * GM_S};
     scenario_begin_jobs(&config, scene->seed, 1, 3);
@@ -169,8 +167,7 @@ int anew_run(uint64_t n, uint64_t from)
                                         .cap = 20,
                                         .other = 100,
                                         .more = 130,
-                                        .unit = 20,
-                                        .has_shadows = true});
+                                        .unit = 20});
     for (uint64_t seed = from; seed - from < n; seed++) {
         const struct scene scene = draw_scene(seed);
         failed += fails(&scene);

@@ -36,12 +36,14 @@ void check_deadlines(const struct gm_engine *engine)
                     now < answered_at + GM_LATE_NS,
                 "app %u answers nothing, and nobody knows", id);
         require(app->state != GM_APP_DRAINING || app->is_stopped ||
-                    now < app->gate.closed_at + engine->config.drain_deadline_ns + GM_LATE_NS,
+                    now < app->gate.closed_at + GM_DRAIN_NS + GM_LATE_NS,
                 "app %u drains for longer than it may", id);
         require(app->state != GM_APP_GONE || !app->exit.is_awaited || app->exit.is_late ||
                     now < app->exit.left_at + GM_EXIT_NS,
                 "app %u is waited for, and does not end", id);
-        require(app->state != GM_APP_LOST || app->session || !has_another(engine, id),
+        /* Of a cut one it was said before: it is waited for until the process ends. */
+        require(app->state != GM_APP_LOST || app->session || app->client->is_cut ||
+                    !has_another(engine, id),
                 "app %u is awaited, and its process has said HELLO", id);
         require(app->state != GM_APP_LOADING || engine->stopping.is_on ||
                     now < app->progress_at + GM_STALL_NS,
@@ -124,7 +126,7 @@ static uint64_t most_held(const struct gm_engine *engine, uint32_t id)
 {
     const uint64_t since = engine->apps[id].gate.closed_at;
     const bool is_urgent = machine.now >= since + engine->config.patience_ns;
-    return GM_S + (is_urgent ? engine->config.drain_deadline_ns + GM_LATE_NS + GM_STALL_NS : 0);
+    return GM_S + (is_urgent ? GM_DRAIN_NS + GM_LATE_NS + GM_STALL_NS : 0);
 }
 
 /* In a calm machine no GPU is kept from others for more than a second by who cannot run there,

@@ -91,7 +91,7 @@ void check_windows(const struct gm_engine *engine, struct program *p)
         machine.sums.windows++;
         if (!p->is_garbling)
             check_words(engine, p, now > 3 ? now - 3 : 0, now);
-        if (!p->is_garbling && lasts_from != 0 && engine->config.fits_working_sets)
+        if (!p->is_garbling && lasts_from != 0)
             check_lasting(engine, p, lasts_from);
         check_worked(engine, p);
     }

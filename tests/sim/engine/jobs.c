@@ -96,8 +96,9 @@ static void start_program(struct program *p)
     p->work = UINT64_MAX;
     p->uid = USER;
     p->group = 0;
-    p->may_share = p->may_spare = false;
-    p->wishes = (struct gm_wishes){.class = 0};
+    p->may_park = p->may_share = p->may_spare = false;
+    p->is_partial = p->is_copying = false;
+    p->wishes = (struct gm_wishes){.class = 1 + GM_CLASS_BATCH}; /* turns of four slices */
     p->gpus = 0;
 }
 
@@ -278,10 +279,8 @@ static void run_seed(uint64_t seed, bool dies)
 {
     const struct gm_engine_config config = {.budget = BUDGET,
                                             .pinned = 2 * GM_GIB, /* room for shadows, too */
-                                            .has_shadows = true,
-                                            .is_prefetching = seed % 2 == 0,
                                             .kept = dies ? kept_begin() : NULL,
-                                            .slice_ns = 100 * GM_MS,
+                                            .slice_ns = 25 * GM_MS,
                                             .patience_ns = PATIENCE};
     for (uint32_t i = 0; i < JOBS; i++)
         jobs[i] = (struct job){.n = 0};
@@ -338,11 +337,8 @@ static void run_slowly(void)
 {
     enum { PAGES = (BUDGET >> GM_CHUNK_SHIFT) - 4, TURNS = 3 };
     struct job *job = &jobs[0];
-    const struct gm_engine_config config = {.budget = BUDGET,
-                                            .pinned = 2 * GM_GIB,
-                                            .has_shadows = true,
-                                            .slice_ns = 100 * GM_MS,
-                                            .patience_ns = PATIENCE};
+    const struct gm_engine_config config = {
+        .budget = BUDGET, .pinned = 2 * GM_GIB, .slice_ns = 25 * GM_MS, .patience_ns = PATIENCE};
     scenario_begin_jobs(&config, 1, 2, 4);
     machine.unit = 3;
     machine.has_sharing = true;

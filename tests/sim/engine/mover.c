@@ -225,7 +225,7 @@ uint64_t gm_mover_submit(struct gm_mover *self, enum gm_way way, CUdeviceptr dev
     require(pinned_pages(pool, page, way == GM_WAY_OUT ? copy.to : copy.from, copy.pages) ==
                 copy.pages,
             "a chain of pages is too short");
-    if (way == GM_WAY_OUT && machine.is_calm && machine.config.has_shadows && !machine.is_saving)
+    if (way == GM_WAY_OUT && machine.is_calm && !machine.is_saving)
         check_copy_out(&copy);
     return submit(self, way, &copy);
 }

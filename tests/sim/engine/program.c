@@ -236,8 +236,8 @@ void program_start(struct program *p, bool has_executed)
     p->may_spare = chance_percent(40);
     p->is_lazy = chance_percent(40);
     p->is_swinging = draw_percent(&machine.odd, 25);
-    p->is_partial = machine.config.fits_working_sets && draw_percent(&machine.parts, 50);
-    p->is_copying = machine.config.fits_working_sets && draw_percent(&machine.parts, 10);
+    p->is_partial = draw_percent(&machine.parts, 50);
+    p->is_copying = draw_percent(&machine.parts, 10);
     p->is_filling = machine.is_full || draw_percent(&machine.odd, 60);
     machine_at(machine.now + chance_time(GM_MS), on_hello, p, p->life, 0);
     program_wake(p, GM_MS);

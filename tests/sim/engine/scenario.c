@@ -20,8 +20,8 @@
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/snapshot.h"
 
-/* In a calm machine, what a drain takes at most (programs park after the grace, of 50 ms at most,
- * or end their work soon), and what it takes to load a program. */
+/* In a calm machine, what a drain takes at most (programs park after the grace, or end their
+ * work soon), and what it takes to load a program. */
 #define DRAIN_MOST (200 * GM_MS)
 #define LOAD_MOST (1 * GM_S)
 #define LATE_MOST (5 * GM_MS) /* the daemon's timers have milliseconds */
@@ -195,20 +195,12 @@ static void draw_machine(void)
         .disk_dir = "/nowhere",
         .disk = has_lower && chance_percent(70) ? chunks(1 + chance_below(150)) : 0,
         .is_oversize = chance_percent(25),
-        .fits_working_sets = chance_percent(50),
-        .has_shadows = chance_percent(75),
-        .is_prefetching = chance_percent(75),
         .is_waiting_when_full = chance_percent(50),
-        .levels = 1 + (uint32_t)chance_below(5),
-        .allotment_ns = (20 + chance_below(2000)) * GM_MS,
         .slice_ns = (10 + chance_below(300)) * GM_MS,
         .patience_ns = (500 + chance_below(20000)) * GM_MS,
         .best_class = GM_CLASS_LATENCY,
         .idle_ns = (4 + chance_below(100)) * GM_MS,
-        .grace_ns = chance_percent(30) ? UINT64_MAX : chance_below(50) * GM_MS,
-        .drain_deadline_ns = (100 + chance_below(2000)) * GM_MS,
         .latency_mode = (enum gm_latency_mode)chance_below(3),
-        .best_effort_share = 1 + (uint32_t)chance_below(99),
         .max_apps = 3 + (uint32_t)chance_below(PROGRAMS - 3),
         .on_lost = on_lost,
     };
@@ -647,18 +639,14 @@ void scenario_begin_jobs(const struct gm_engine_config *config, uint64_t seed, u
     machine.config = *config;
     machine.config.outlet = scenario_outlet;
     machine.config.rules = (const struct gm_rules *)&machine;
-    machine.config.levels = 1;
-    machine.config.allotment_ns = GM_S;
     machine.config.best_class = GM_CLASS_LATENCY;
     machine.config.idle_ns = 20 * GM_MS;
-    machine.config.grace_ns = UINT64_MAX;
-    machine.config.drain_deadline_ns = GM_S;
     machine.config.max_apps = PROGRAMS;
     machine.n_gpus = gpus;
     machine.has_jobs = gpus > 1;
     for (uint32_t i = 0; i < gpus; i++)
         machine.gpus[i].bytes = config->budget + GM_GIB;
-    machine.has_host_handles = true;
+    machine.has_host_handles = !machine.has_jobs; /* a turn of a job needs all of its memory */
     machine.mover_room = GM_WAY_DEPTH;
     machine.users = 1;
     machine.n_programs = programs;

@@ -54,14 +54,10 @@ static void fill_gpu(uint64_t mib)
     machine_run(GM_S);
 }
 
-static void begin(bool fits_working_sets, uint64_t pinned)
+static void begin(uint64_t pinned)
 {
-    const struct gm_engine_config config = {.budget = BUDGET,
-                                            .pinned = pinned,
-                                            .fits_working_sets = fits_working_sets,
-                                            .has_shadows = true,
-                                            .is_prefetching = true,
-                                            .slice_ns = 200 * GM_MS};
+    const struct gm_engine_config config = {
+        .budget = BUDGET, .pinned = pinned, .slice_ns = 200 * GM_MS};
     scenario_begin_calm(&config, 5);
 }
 
@@ -92,7 +88,7 @@ static void close_all(void)
 /* What is above its cap of a program is to be mapped on the host. */
 static void run_with_cap(uint32_t uid)
 {
-    begin(false, 192 * GM_MIB);
+    begin(192 * GM_MIB);
     sleep_now(start(1, USER, 120, 30, 0));
     fill_gpu(156);
     struct program *p = start(3, uid, 100, 20, 12);
@@ -105,7 +101,7 @@ static void run_with_cap(uint32_t uid)
 /* What is cold of them is to be mapped on the host: together they need more than the GPU has. */
 static void run_with_cold(uint32_t uid)
 {
-    begin(true, 192 * GM_MIB);
+    begin(192 * GM_MIB);
     sleep_now(start(1, USER, 120, 30, 0));
     fill_gpu(156);
     const struct program *a = start(3, uid, 96, 16, 0), *b = start(4, USER, 56, 8, 0);
@@ -123,7 +119,7 @@ static void run_with_cold(uint32_t uid)
 static void run_beside_stopped(void)
 {
     static const uint32_t sleepers[] = {1, 4};
-    begin(false, 256 * GM_MIB);
+    begin(256 * GM_MIB);
     sleep_now(start(1, USER, 150, 30, 0));
     sleep_now(start(4, USER, 42, 14, 0));
     fill_gpu(156);

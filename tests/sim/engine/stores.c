@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "daemon/memory/hostpool_adopt.h"
-#include "daemon/memory/stores_adopt.h"
+#include "daemon/memory/hostpool.h"
+#include "daemon/memory/stores.h"
 
 struct job {
     struct gm_stores *stores;

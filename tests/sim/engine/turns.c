@@ -17,8 +17,8 @@
  * Everything is a tenth of what it is on a GPU: a program of 0.82 GiB and a slice of 20 ms stand
  * for 8.2 GiB and 0.2 s, as the link has the same rate (40 us for 2 MiB).
  *
- * Beside that, three programs of which each touches a part, and all parts fit together with more
- * (--fit working-set): all run all the time, and nothing moves. As they grow one is held once, as
+ * Beside that, three programs of which each touches a part, and all parts fit together with more:
+ * all run all the time, and nothing moves. As they grow one is held once, as
  * the GPU is full of what they do not touch. Then there is room.
  */
 #include "tests/sim/engine/machine.h"
@@ -49,14 +49,10 @@ static uint64_t run_for(uint64_t time)
     return used;
 }
 
-static void begin(uint32_t programs, uint64_t budget, uint64_t slice_ns, bool fits_working_sets)
+static void begin(uint32_t programs, uint64_t budget, uint64_t slice_ns)
 {
-    const struct gm_engine_config config = {.budget = budget,
-                                            .pinned = 6 * GM_GIB,
-                                            .fits_working_sets = fits_working_sets,
-                                            .has_shadows = true,
-                                            .is_prefetching = true,
-                                            .slice_ns = slice_ns};
+    const struct gm_engine_config config = {
+        .budget = budget, .pinned = 6 * GM_GIB, .slice_ns = slice_ns / 4};
     scenario_begin_calm(&config, programs);
     machine.unit = 64;
     for (uint32_t i = 1; i <= programs; i++) {
@@ -64,7 +60,7 @@ static void begin(uint32_t programs, uint64_t budget, uint64_t slice_ns, bool fi
         program_start(p, false);
         p->is_steady = true;
         p->may_park = p->may_share = p->may_spare = false;
-        p->wishes.class = 0;
+        p->wishes.class = 1 + GM_CLASS_BATCH; /* turns of four slices, each in turn */
         p->most_pages[0] = (uint32_t)(PROGRAM_MIB * GM_MIB >> GM_CHUNK_SHIFT);
     }
 }
@@ -93,7 +89,7 @@ static double bound_of(uint32_t n, uint64_t budget, uint64_t slice_ns)
 static void run_one(uint32_t programs, uint64_t budget, uint64_t slice_ns)
 {
     const uint64_t time = 8 * programs * slice_ns;
-    begin(programs, budget, slice_ns, false);
+    begin(programs, budget, slice_ns);
     run_for(GM_S);
     const struct gm_mover *mover = machine.daemon.engines[0]->mover;
     const uint64_t in = gm_mover_bytes(mover, GM_WAY_IN), turns = machine.sums.turns;
@@ -120,7 +116,7 @@ static uint64_t moved(void)
 
 static void run_parts(void)
 {
-    begin(3, 2000 * GM_MIB, 20 * GM_MS, true);
+    begin(3, 2000 * GM_MIB, 20 * GM_MS);
     run_for(3 * GM_S);
     const uint64_t before = moved(), turns = machine.sums.turns, holds = machine.sums.holds;
     run_for(GM_S);

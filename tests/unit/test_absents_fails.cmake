@@ -1,2 +1,0 @@
-# As test_absents.
-include(${CMAKE_CURRENT_SOURCE_DIR}/test_absents.cmake)

@@ -1,1 +1,0 @@
-gm_take(${GM_TEST} shim memory/ahead)

@@ -1,3 +1,0 @@
-target_compile_definitions(${GM_TEST} PRIVATE GM_KEEPER="$<TARGET_FILE:gpumux-keeper>")
-add_dependencies(${GM_TEST} gpumux-keeper)
-gm_take(${GM_TEST} daemon service/before memory/kept keeper/client keeper/held)

@@ -1,1 +1,0 @@
-target_link_libraries(${GM_TEST} PRIVATE gm_service)

@@ -1,1 +1,0 @@
-target_link_libraries(test_control PRIVATE gm_service)

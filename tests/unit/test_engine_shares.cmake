@@ -1,3 +1,0 @@
-# One room of the engine; the test is what is around it.
-gm_take(${GM_TEST} daemon engine/act/say engine/act/device engine/step/shares engine/act/events)
-target_link_libraries(${GM_TEST} PRIVATE gm_uv gm_cjson)

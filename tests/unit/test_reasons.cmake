@@ -1,2 +1,0 @@
-# The texts alone.
-gm_take(${GM_TEST} daemon views/why)

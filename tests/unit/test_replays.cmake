@@ -1,3 +1,0 @@
-# Executable graphs, and marking: the test is the driver.
-gm_take(${GM_TEST} shim observe/replays observe/windows observe/templates tables/profiles tables/tensors tables/allocs tables/layouts tables/pages)
-target_link_options(${GM_TEST} PRIVATE -Wl,--wrap=realloc -Wl,--wrap=calloc)

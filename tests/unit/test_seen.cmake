@@ -1,1 +1,0 @@
-gm_take(${GM_TEST} daemon service/seen)

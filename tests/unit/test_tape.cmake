@@ -1,3 +1,0 @@
-# Traces of made-up events; the recording's file is left out.
-gm_take(${GM_TEST} daemon views/tape trace/trace)
-target_link_libraries(${GM_TEST} PRIVATE gm_cjson)

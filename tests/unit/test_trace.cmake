@@ -1,2 +1,0 @@
-# The codec alone.
-gm_take(test_trace daemon trace/trace)

@@ -1,2 +1,0 @@
-# Marking alone: the test is the driver.
-gm_take(${GM_TEST} shim observe/windows observe/templates tables/profiles tables/tensors tables/allocs tables/layouts tables/pages)
