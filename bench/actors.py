@@ -54,11 +54,7 @@ class Process:
             process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE,
                                        stdout=subprocess.PIPE, stderr=log, preexec_fn=end_with_parent,
                                        env={**rig.environment, **(environment or {})})
-        self.hold(rig, name, path, process)
-
-    def hold(self, rig, name, log, process):
-        """What was started."""
-        self.name, self.log, self.pending = name, log, b""
+        self.name, self.log, self.pending = name, path, b""
         self.process, self.pid = process, process.pid
         self.selector = selectors.DefaultSelector()
         self.selector.register(process.stdout, selectors.EVENT_READ)
@@ -148,13 +144,13 @@ class App(Process):
 
     count = 0
 
-    def __init__(self, rig, name, count, daemon=None, piece=None, patience=120, is_awaited=True, options=()):
+    def __init__(self, rig, name, count, daemon=None, piece=None, patience=120, is_awaited=True, options=(), environment=None):
         App.count += 1
         command = [rig.app if daemon else rig.native_app, "--bytes", count, "--seed", App.count]
         if piece:
             command += ["--piece", piece]
         command += options
-        super().__init__(rig, name, command, under(rig, daemon, is_preloaded=not rig.is_linked))
+        super().__init__(rig, name, command, {**under(rig, daemon, is_preloaded=not rig.is_linked), **(environment or {})})
         self.bytes = count
         self.patience = patience
         self.start = None
@@ -169,32 +165,16 @@ class App(Process):
         return self
 
     def turn(self, work="rewrite", least_ms=0):
-        """A turn: see app.c. All of its memory is verified by it unless work is none."""
+        """A turn: see app.c. All of its memory is verified by it."""
         return self.ask(f"turn {work} {least_ms:.0f}", self.patience + least_ms / 1000)
-
-    def run(self, work, least_ms, file):
-        """Pass after pass: see app.c. Its answer, with "list": each pass as (end_ms, ms, is_rewrite)."""
-        answer = self.ask(f"run {work} {least_ms:.0f} {file}", self.patience + least_ms / 1000)
-        answer["list"] = read_passes(file)
-        return answer
 
 
 def read_passes(file):
-    """The passes that a run wrote, each as (end_ms, ms, is_rewrite)."""
+    """The passes that a run wrote, each as (end_ms, ms)."""
     with open(file, encoding="ascii") as lines:
-        parts = [line.split() for line in lines]
+        found = [tuple(map(float, line.split())) for line in lines]
     os.unlink(file)
-    return [(float(end), float(took), kind == "rewrite") for end, took, kind in parts]
-
-
-# What the daemon moved between tiers below the GPU: in gpus[0] or an object in it, as pinned_to_paged_bytes.
-MOVED = re.compile(r"(pinned|paged|disk)_to_(pinned|paged|disk)_bytes")
-
-
-def lower_counters(gpu):
-    """What was moved between the tiers below the GPU since the start, by "FROM_to_TO"; empty if it does not tell."""
-    parts = (gpu, *(value for value in gpu.values() if isinstance(value, dict)))
-    return {key[:-len("_bytes")]: value for part in parts for key, value in part.items() if MOVED.fullmatch(key)}
+    return found
 
 
 class Daemon:
@@ -210,9 +190,6 @@ class Daemon:
             self.options.update({"rule": "command=* class=batch", "slice": f"{milliseconds(turn) / 4:g}ms"})
         self.options.update({key.replace("_", "-"): value for key, value in options.items()})
         self.options = {key: value for key, value in self.options.items() if value is not None}
-        unknown = [key for key in self.options if not rig.has_option(key)]
-        if unknown:
-            raise Absent("this gpumuxd has no --" + " and no --".join(unknown))
         self.socket = os.path.join(rig.work, name + ".sock")
         self.environment = {**rig.environment, "GPUMUX_SOCKET": self.socket}
         command = [rig.at("daemon/gpumuxd"), "--socket", self.socket]
@@ -222,8 +199,7 @@ class Daemon:
         os.makedirs(run, mode=0o755, exist_ok=True)
         self.process = Process(rig, name, command, {"GPUMUX_RUN_DIR": run, "XDG_RUNTIME_DIR": run, **(environment or {})})
         self.last_seq = 0
-        self.counted, self.taken_at = None, 0
-        self.seen = None
+        self.counted = None
         end = time.monotonic() + 60
         while not self.try_status():
             if not self.process.is_running():
@@ -250,54 +226,25 @@ class Daemon:
 
     def take(self):
         """
-        What moved since the last call, wall_ms ago: the switches (of those since then the newest 64, which is what
-        the status keeps), bytes over the link, and in "lower" bytes between tiers below the GPU by "FROM_to_TO";
-        that is None if this daemon does not tell.
+        What moved since the last call: the switches (of those since then the newest 64, which is what the status
+        keeps), and bytes over the link.
         """
-        asked = time.monotonic()
         gpu = self.gpu()
-        answered = (asked + time.monotonic()) / 2 # about when the daemon answered
         now = {key: gpu[key] for key in ("switches", "bytes_in", "bytes_out")}
-        lower = lower_counters(gpu)
-        before, lower_before = self.counted or (now, lower)
+        before, self.counted = self.counted or now, now
         moved = {key: now[key] - before[key] for key in now}
-        moved["lower"] = {key: lower[key] - lower_before[key] for key in lower} or None
-        moved["history"] = [entry for entry in gpu.get("history", []) if entry["seq"] > self.last_seq]
-        moved["tiers"] = gpu["tiers"]
-        moved["wall_ms"] = (answered - self.taken_at) * 1000 if self.counted else 0
-        if gpu.get("history"):
-            self.last_seq = max(entry["seq"] for entry in gpu["history"])
-        self.counted, self.taken_at = (now, lower), answered
+        moved["history"] = [entry for entry in gpu["history"] if entry["seq"] > self.last_seq]
+        self.last_seq = max([self.last_seq, *(entry["seq"] for entry in gpu["history"])])
         return moved
-
-    def take_with_leavers(self):
-        """The same; each of the switches with "left": whose place it took, and why they had yielded, as the log says."""
-        moved = self.take()
-        if moved["history"]:
-            done = subprocess.run([self.rig.ctl, "log", "--json", "-n", "256"], capture_output=True, timeout=60,
-                                  check=False, env=self.environment)
-            if done.returncode != 0:
-                raise Failure(f"mux-ctl log failed: {done.stderr.decode(errors='replace').strip()[-300:]}")
-            entries = [json.loads(line) for line in done.stdout.splitlines()]
-            left = {entry["switch"]: entry["left"] for entry in entries if entry.get("kind") == "switch"}
-            for one in moved["history"]:
-                one["left"] = left.get(one["seq"], [])
-        return moved
-
-    def is_still(self):
-        """Did nothing move and no host memory come or go since the last call of this?"""
-        gpu = self.gpu()
-        now = (gpu["bytes_in"], gpu["bytes_out"], lower_counters(gpu), gpu["tiers"])
-        before, self.seen = self.seen, now
-        return before == now
 
     def settle(self, seconds=30, still=.6):
         """Wait until nothing has moved and host memory has not changed for a while, at most that long."""
-        end = time.monotonic() + seconds
-        since = time.monotonic()
+        end, since, before = time.monotonic() + seconds, time.monotonic(), None
         while time.monotonic() - since < still and time.monotonic() < end:
-            if not self.is_still():
-                since = time.monotonic()
+            gpu = self.gpu()
+            now = (gpu["bytes_in"], gpu["bytes_out"], gpu["tiers"])
+            if now != before:
+                since, before = time.monotonic(), now
             time.sleep(.1)
 
     def stop(self):
@@ -305,30 +252,3 @@ class Daemon:
             raise Failure(f"the daemon died: {self.process.complaint()}")
         self.process.process.send_signal(signal.SIGTERM)
         self.process.end()
-
-
-def turn(rig, daemon, app, work="rewrite", least_ms=0):
-    """
-    One turn of an app that was idle, and the switch that it caused. Afterwards the app is idle, and the daemon has
-    had the time to notice. What moved is all since the turn before (wall_ms ago). The parts are None if the daemon
-    does not tell them.
-    """
-    answer = app.turn(work, least_ms)
-    time.sleep(rig.args.gap / 1000)
-    moved = daemon.take()
-    record = {"app": app.name, **{key: answer[key] for key in ("first_ms", "work_ms", "pass_ms", "pass_max_ms",
-                                                               "passes", "mismatches")},
-              **{key: moved[key] for key in ("switches", "bytes_out", "bytes_in", "lower", "wall_ms", "tiers")}}
-    mine = [entry for entry in moved["history"] if entry["pid"] == app.pid]
-    record["parts"] = mine[-1] if mine else None
-    if len(mine) > 1:
-        record["more_parts"] = mine[:-1]
-    return record
-
-
-def tell_history(daemon):
-    """One line if the daemon does not tell the parts of a switch."""
-    if "history" not in daemon.gpu():
-        print("note: this daemon's status has no history of switches: their parts are not shown")
-        return False
-    return True

@@ -21,10 +21,9 @@
  * A launch or replay is submitted in bursts of GM_BURST and waited for, so that the queue of the
  * driver is never full: a full one would measure the GPU. The end of the input ends the program.
  *
- *   --cores N,...   the main thread works on the first of these: the cores of a machine are not
- *                   equally fast, and programs that are compared share theirs. Each of several
- *                   threads works on one of its own; if there are fewer, all on any. The driver's
- *                   own threads began before, and run where they like.
+ * Each of several threads works on a core of its own; if there are fewer, all on any. The cores of
+ * a machine are not equally fast: who compares programs has their main threads share one once they
+ * are ready. The driver's own threads run where they like.
  *
  * Exit codes: 0 done, 2 wrong use, 3 a CUDA call failed (named in the last line: "FAIL call: ...").
  */
@@ -58,8 +57,6 @@
 struct calls {
     struct gm_bench_device gpu;
     CUfunction empty;
-    unsigned cores[GM_THREADS_MAX]; /* of --cores: as many as core_count */
-    size_t core_count;
     cpu_set_t anywhere; /* where this program was allowed to run when it began */
     uint64_t freed_at;  /* the last allocation of the request before */
     char *offset;       /* what the heap begins with */
@@ -98,17 +95,20 @@ static void open_cuda(struct calls *calls)
     GM_CU(&calls->gpu, cuModuleGetFunction, &calls->empty, calls->gpu.module, "gm_empty");
 }
 
-/* Where the calling thread works from now on, the one of that index of so many. */
+/* Where the calling thread works from now on, the one of that index of so many; a single one where
+ * the main thread does. */
 static void settle(const struct calls *calls, uint64_t index, uint64_t threads)
 {
-    cpu_set_t set;
-    if (calls->core_count == 0)
+    cpu_set_t set = calls->anywhere;
+    if (threads == 1)
         return;
-    CPU_ZERO(&set);
-    if (threads <= calls->core_count)
-        CPU_SET(calls->cores[index], &set);
-    else
-        set = calls->anywhere;
+    if (threads <= (uint64_t)CPU_COUNT(&set)) {
+        size_t core = 0;
+        for (uint64_t left = index + 1; left > 0; core++)
+            left -= CPU_ISSET(core, &calls->anywhere) != 0;
+        CPU_ZERO(&set);
+        CPU_SET(core - 1, &set);
+    }
     if (sched_setaffinity(0, sizeof(set), &set) != 0)
         gm_bench_fail(3, "this thread may not choose its core");
 }
@@ -268,36 +268,13 @@ static bool serve(struct calls *calls, const char *line)
     return true;
 }
 
-/* "3,4,5". False: that is no list of cores. */
-static bool parse_cores(struct calls *calls, const char *text)
-{
-    for (;;) {
-        char *end;
-        unsigned long core = strtoul(text, &end, 10);
-        if (end == text || core >= CPU_SETSIZE || calls->core_count == GM_THREADS_MAX)
-            return false;
-        calls->cores[calls->core_count++] = (unsigned)core;
-        if (*end == '\0')
-            return true;
-        if (*end != ',')
-            return false;
-        text = end + 1;
-    }
-}
-
-int main(int argc, char **argv)
+int main(void)
 {
     static struct calls calls;
     char line[128];
-    if (argc != 1 &&
-        (argc != 3 || strcmp(argv[1], "--cores") != 0 || !parse_cores(&calls, argv[2]))) {
-        fprintf(stderr, "usage: %s [--cores N,...], and requests on standard input\n", argv[0]);
-        return 2;
-    }
     open_cuda(&calls);
     if (sched_getaffinity(0, sizeof(calls.anywhere), &calls.anywhere) != 0)
-        calls.core_count = 0; /* more cores than the set has room for */
-    settle(&calls, 0, 1);
+        gm_bench_fail(3, "this machine has more cores than a set has room for");
     printf("ready\n");
     fflush(stdout);
     while (fgets(line, sizeof(line), stdin) != NULL) {

@@ -2,21 +2,16 @@
  * bench/copy: what the daemon's threads below the GPU make of the machine: chunks of 32 MiB through
  * daemon/stores, all queued at once, as when a plan lowers or raises them.
  *
- *   copy [--bytes SIZE] [--rounds N] [--workers N] [--disk DIR] [--disk-bytes SIZE] [--json FILE]
+ *   copy [--bytes SIZE] [--rounds N] [--workers N] [--json FILE]
  *
- * Between pinned and paged memory with 1, 2, 4, ... --workers workers (as many as processors, 16 at
- * most): out to paged memory that was never touched (cold: the system clears it first), out again,
- * back, and both ways at once (summed). And how fast paged memory is filled ahead of use, by those
- * of the workers that do that (fill), and out to it then, for the first time (filled). Beside it,
- * in the same rounds, the ceiling: as many bare threads with memcpy from the same pinned memory to
- * other ordinary memory and back. With --disk also pinned memory to disk, disk to pinned memory,
- * and the same with paged memory. What comes back is compared with what was there. A number is the
- * median of its rounds; GB are 10^9 bytes. bench/disk measures the ceiling of the disk.
+ * Between pinned and paged memory, out and back, with 1, 2, 4, ... --workers workers (as many as
+ * processors, 16 at most). Beside it, in the same rounds, the ceiling: as many bare threads with
+ * memcpy from the same pinned memory to other ordinary memory and back. What comes back is compared
+ * with what was there. A number is the median of its rounds; GB are 10^9 bytes.
  *
  * Exit codes: 0 done, 1 wrong use or no memory, 2 wrong data, 3 no GPU or an error of it, 4 the
  * tiers.
  */
-#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,26 +33,12 @@
 #define GM_WORKERS_MAX 64u
 #define GM_STEPS_MAX 7
 
-enum way {
-    GM_COLD,
-    GM_FILL,
-    GM_FILLED,
-    GM_OUT,
-    GM_BACK,
-    GM_BOTH,
-    GM_BARE_OUT,
-    GM_BARE_BACK,
-    GM_COPY_WAYS
-};
-static const char *const way_names[GM_COPY_WAYS] = {"cold", "fill", "filled",   "out",
-                                                    "back", "both", "bare_out", "bare_back"};
-enum disk_way { GM_WRITE, GM_READ, GM_WRITE_PAGED, GM_READ_PAGED, GM_DISK_WAYS };
-static const char *const disk_names[GM_DISK_WAYS] = {"from_pinned", "to_pinned", "from_paged",
-                                                     "to_paged"};
+enum way { GM_OUT, GM_BACK, GM_BARE_OUT, GM_BARE_BACK, GM_COPY_WAYS };
+static const char *const way_names[GM_COPY_WAYS] = {"out", "back", "bare_out", "bare_back"};
 
 struct options {
-    uint64_t bytes, disk_bytes, rounds, workers;
-    const char *disk, *json;
+    uint64_t bytes, rounds, workers;
+    const char *json;
 };
 
 struct step {
@@ -77,9 +58,6 @@ struct bench {
     char *bare;               /* ordinary memory for the ceiling */
     struct step steps[GM_STEPS_MAX];
     size_t n_steps;
-    double disk_rate[GM_DISK_WAYS][GM_ROUNDS_MAX];
-    struct gm_spread disk[GM_DISK_WAYS];
-    bool has_disk;
 };
 
 static void die(int code, const char *what, const char *why)
@@ -130,12 +108,11 @@ static void wipe(struct bench *bench)
 
 /* ---- through the stores ---- */
 
-static void open_stores(struct bench *bench, uint64_t paged, const char *dir, uint64_t disk,
-                        unsigned workers)
+static void open_stores(struct bench *bench, unsigned workers)
 {
     char why[256];
-    const struct gm_stores_config config = {
-        .paged = paged, .disk_dir = dir, .disk = disk, .workers = workers};
+    const struct gm_stores_config config = {.paged = bench->chunks * GM_CHUNK_MAX,
+                                            .workers = workers};
     if (gm_stores_open(&bench->stores, &bench->loop, &bench->pool, &config, on_done, bench, why,
                        sizeof(why)) != 0)
         die(4, why, NULL);
@@ -156,25 +133,19 @@ static void take_chains(struct bench *bench, enum gm_tier tier, uint32_t *chains
     }
 }
 
-static void free_chains(struct bench *bench, enum gm_tier tier, const uint32_t *chains)
+/* Copy all chunks between pinned and paged memory. GB/s. */
+static double copy_all(struct bench *bench, bool is_back)
 {
-    for (uint32_t c = 0; c < bench->chunks; c++)
-        gm_stores_free(bench->stores, tier, chains[c]);
-}
-
-/* Copy all chunks between pinned memory and `tier`; of `both`, every second one the other way.
- * GB/s. */
-static double copy_all(struct bench *bench, enum gm_tier tier, bool is_back, bool is_both)
-{
+    const enum gm_tier pinned = GM_TIER_PINNED, paged = GM_TIER_PAGED;
     uint64_t from = gm_now();
     for (uint32_t c = 0; c < bench->chunks; c++) {
         bench->left++;
-        if (is_both ? c % 2 : is_back)
-            gm_stores_copy(bench->stores, c, tier, bench->other[c], GM_TIER_PINNED,
-                           bench->pinned[c], GM_CHUNK_MAX);
+        if (is_back)
+            gm_stores_copy(bench->stores, c, paged, bench->other[c], pinned, bench->pinned[c],
+                           GM_CHUNK_MAX);
         else
-            gm_stores_copy(bench->stores, c, GM_TIER_PINNED, bench->pinned[c], tier,
-                           bench->other[c], GM_CHUNK_MAX);
+            gm_stores_copy(bench->stores, c, pinned, bench->pinned[c], paged, bench->other[c],
+                           GM_CHUNK_MAX);
     }
     while (bench->left > 0)
         uv_run(&bench->loop, UV_RUN_ONCE);
@@ -230,38 +201,23 @@ static double copy_bare(struct bench *bench, unsigned count, bool is_back)
 
 /* ---- what is measured ---- */
 
-/* Have the system give memory for all chunks, before they are there. GB/s. */
-static double fill_ahead(struct bench *bench)
-{
-    const uint64_t bytes = bench->chunks * GM_CHUNK_MAX, from = gm_now();
-    gm_stores_want(bench->stores, bytes);
-    while (gm_stores_held(bench->stores) < bytes)
-        uv_run(&bench->loop, UV_RUN_ONCE);
-    return (double)bytes / (double)(gm_now() - from);
-}
-
 static void run_step(struct bench *bench, struct step *step, size_t round)
 {
-    open_stores(bench, bench->chunks * GM_CHUNK_MAX, NULL, 0, step->workers);
+    open_stores(bench, step->workers);
     take_chains(bench, GM_TIER_PINNED, bench->pinned);
+    take_chains(bench, GM_TIER_PAGED, bench->other);
     fill(bench, false);
-    step->rate[GM_FILL][round] = fill_ahead(bench);
-    take_chains(bench, GM_TIER_PAGED, bench->other);
-    step->rate[GM_FILLED][round] = copy_all(bench, GM_TIER_PAGED, false, false);
-    close_stores(bench);
-    open_stores(bench, bench->chunks * GM_CHUNK_MAX, NULL, 0, step->workers);
-    take_chains(bench, GM_TIER_PAGED, bench->other);
-    step->rate[GM_COLD][round] = copy_all(bench, GM_TIER_PAGED, false, false);
-    step->rate[GM_OUT][round] = copy_all(bench, GM_TIER_PAGED, false, false);
+    copy_all(bench, false); /* the system clears new memory first */
+    step->rate[GM_OUT][round] = copy_all(bench, false);
     if (round == 0)
         wipe(bench);
-    step->rate[GM_BACK][round] = copy_all(bench, GM_TIER_PAGED, true, false);
+    step->rate[GM_BACK][round] = copy_all(bench, true);
     fill(bench, true);
-    step->rate[GM_BOTH][round] = copy_all(bench, GM_TIER_PAGED, false, true);
     step->rate[GM_BARE_OUT][round] = copy_bare(bench, step->workers, false);
     step->rate[GM_BARE_BACK][round] = copy_bare(bench, step->workers, true);
     fill(bench, true);
-    free_chains(bench, GM_TIER_PINNED, bench->pinned);
+    for (uint32_t c = 0; c < bench->chunks; c++)
+        gm_stores_free(bench->stores, GM_TIER_PINNED, bench->pinned[c]);
     close_stores(bench);
 }
 
@@ -279,56 +235,6 @@ static void run_memory(struct bench *bench, const struct options *options)
                 gm_samples_spread(bench->steps[i].rate[way], options->rounds);
 }
 
-/* The same with paged memory, which the disk reaches without bounce buffers. */
-static void run_disk_paged(struct bench *bench, size_t round)
-{
-    uint32_t *paged = calloc(bench->chunks, sizeof(*paged));
-    if (paged == NULL)
-        die(1, "no memory", NULL);
-    take_chains(bench, GM_TIER_PAGED, paged);
-    for (int way = GM_WRITE_PAGED; way <= GM_READ_PAGED; way++) {
-        uint64_t from = gm_now();
-        for (uint32_t c = 0; c < bench->chunks; c++) {
-            bench->left++;
-            if (way == GM_WRITE_PAGED)
-                gm_stores_copy(bench->stores, c, GM_TIER_PAGED, paged[c], GM_TIER_DISK,
-                               bench->other[c], GM_CHUNK_MAX);
-            else
-                gm_stores_copy(bench->stores, c, GM_TIER_DISK, bench->other[c], GM_TIER_PAGED,
-                               paged[c], GM_CHUNK_MAX);
-        }
-        while (bench->left > 0)
-            uv_run(&bench->loop, UV_RUN_ONCE);
-        bench->disk_rate[way][round] =
-            (double)bench->chunks * (double)GM_CHUNK_MAX / (double)(gm_now() - from);
-    }
-    free_chains(bench, GM_TIER_PAGED, paged);
-    free(paged);
-}
-
-static void run_disk(struct bench *bench, const struct options *options)
-{
-    uint32_t chunks = bench->chunks;
-    bench->has_disk = true;
-    bench->chunks = (uint32_t)(options->disk_bytes / GM_CHUNK_MAX);
-    open_stores(bench, options->disk_bytes, options->disk, options->disk_bytes, 0);
-    take_chains(bench, GM_TIER_PINNED, bench->pinned);
-    take_chains(bench, GM_TIER_DISK, bench->other);
-    fill(bench, false);
-    for (size_t round = 0; round < options->rounds; round++) {
-        bench->disk_rate[GM_WRITE][round] = copy_all(bench, GM_TIER_DISK, false, false);
-        wipe(bench);
-        bench->disk_rate[GM_READ][round] = copy_all(bench, GM_TIER_DISK, true, false);
-        fill(bench, true);
-        run_disk_paged(bench, round);
-    }
-    free_chains(bench, GM_TIER_PINNED, bench->pinned);
-    close_stores(bench);
-    bench->chunks = chunks;
-    for (int way = 0; way < GM_DISK_WAYS; way++)
-        bench->disk[way] = gm_samples_spread(bench->disk_rate[way], options->rounds);
-}
-
 /* ---- telling ---- */
 
 static void print_table(const struct bench *bench, const struct options *options)
@@ -337,20 +243,12 @@ static void print_table(const struct bench *bench, const struct options *options
     printf("copy: chunks of 32 MiB, %s, %llu rounds, interleaved; GB/s, median\n",
            gm_format_size(bench->chunks * GM_CHUNK_MAX, text, sizeof(text)),
            (unsigned long long)options->rounds);
-    printf("%8s %9s %9s %10s %9s %9s %9s  %9s %9s\n", "workers", "cold out", "fill", "filled out",
-           "out", "back", "both ways", "bare out", "bare back");
+    printf("%8s %9s %9s  %9s %9s\n", "workers", "out", "back", "bare out", "bare back");
     for (size_t i = 0; i < bench->n_steps; i++) {
         const struct gm_spread *s = bench->steps[i].spread;
-        printf("%8u %9.1f %9.1f %10.1f %9.1f %9.1f %9.1f  %9.1f %9.1f\n", bench->steps[i].workers,
-               s[GM_COLD].median, s[GM_FILL].median, s[GM_FILLED].median, s[GM_OUT].median,
-               s[GM_BACK].median, s[GM_BOTH].median, s[GM_BARE_OUT].median, s[GM_BARE_BACK].median);
+        printf("%8u %9.1f %9.1f  %9.1f %9.1f\n", bench->steps[i].workers, s[GM_OUT].median,
+               s[GM_BACK].median, s[GM_BARE_OUT].median, s[GM_BARE_BACK].median);
     }
-    if (!bench->has_disk)
-        return;
-    printf("disk, %s: %.2f GB/s from pinned memory, %.2f back; %.2f from paged memory, %.2f back\n",
-           gm_format_size(options->disk_bytes, text, sizeof(text)), bench->disk[GM_WRITE].median,
-           bench->disk[GM_READ].median, bench->disk[GM_WRITE_PAGED].median,
-           bench->disk[GM_READ_PAGED].median);
 }
 
 static int write_json(const struct bench *bench, const struct options *options, int argc,
@@ -371,62 +269,8 @@ static int write_json(const struct bench *bench, const struct options *options, 
         }
         fprintf(out, "}%s\n", i + 1 < bench->n_steps ? "," : "");
     }
-    fprintf(out, "  ],\n  \"disk\": ");
-    if (bench->has_disk) {
-        fprintf(out, "{\"bytes\": %llu", (unsigned long long)options->disk_bytes);
-        for (int way = 0; way < GM_DISK_WAYS; way++) {
-            fprintf(out, ", ");
-            gm_report_spread(out, disk_names[way], bench->disk[way]);
-        }
-        fprintf(out, "}\n");
-    } else {
-        fprintf(out, "null\n");
-    }
+    fprintf(out, "  ]\n");
     return gm_report_close(out, options->json);
-}
-
-/* ---- options ---- */
-
-static bool parse_number(const char *text, uint64_t most, uint64_t *value)
-{
-    char *end;
-    if (text == NULL || text[0] < '0' || text[0] > '9')
-        return false;
-    errno = 0;
-    *value = strtoull(text, &end, 10);
-    return errno == 0 && *end == '\0' && *value > 0 && *value <= most;
-}
-
-/* Whole chunks. */
-static bool parse_bytes(const char *text, uint64_t *value)
-{
-    if (text == NULL || gm_parse_size(text, value) != 0 || *value > 1ull << 40)
-        return false;
-    *value = *value / GM_CHUNK_MAX * GM_CHUNK_MAX;
-    return *value > 0;
-}
-
-static bool parse(int argc, char **argv, struct options *options)
-{
-    for (int i = 1; i < argc; i += 2) {
-        const char *option = argv[i], *value = argv[i + 1]; /* NULL behind the last */
-        bool is_fine = false;
-        if (strcmp(option, "--bytes") == 0)
-            is_fine = parse_bytes(value, &options->bytes);
-        else if (strcmp(option, "--disk-bytes") == 0)
-            is_fine = parse_bytes(value, &options->disk_bytes);
-        else if (strcmp(option, "--rounds") == 0)
-            is_fine = parse_number(value, GM_ROUNDS_MAX, &options->rounds);
-        else if (strcmp(option, "--workers") == 0)
-            is_fine = parse_number(value, GM_WORKERS_MAX, &options->workers);
-        else if (strcmp(option, "--disk") == 0)
-            is_fine = (options->disk = value) != NULL;
-        else if (strcmp(option, "--json") == 0)
-            is_fine = (options->json = value) != NULL;
-        if (!is_fine)
-            return false;
-    }
-    return true;
 }
 
 int main(int argc, char **argv)
@@ -434,23 +278,28 @@ int main(int argc, char **argv)
     static struct bench bench;
     char why[256];
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    struct options options = {.bytes = 1ull << 30, .disk_bytes = 1ull << 30, .rounds = 5};
+    struct options options = {.bytes = 1ull << 30, .rounds = 5};
     options.workers = processors < 2 ? 2 : processors > 16 ? 16 : (uint64_t)processors;
-    if (!parse(argc, argv, &options)) {
+    const struct gm_option known[] = {
+        {"--bytes", GM_OPTION_SIZE, &options.bytes, GM_CHUNK_MAX, 1ull << 40},
+        {"--rounds", GM_OPTION_NUMBER, &options.rounds, 1, GM_ROUNDS_MAX},
+        {"--workers", GM_OPTION_NUMBER, &options.workers, 1, GM_WORKERS_MAX},
+        {"--json", GM_OPTION_TEXT, &options.json, 0, 0},
+    };
+    if (!gm_options_take(argc, argv, known, sizeof(known) / sizeof(known[0]))) {
         fprintf(stderr,
                 "usage: copy [--bytes SIZE, 32M or more] [--rounds 1..%d] [--workers 1..%u]\n"
-                "            [--disk DIR] [--disk-bytes SIZE] [--json FILE]\n",
+                "            [--json FILE]\n",
                 GM_ROUNDS_MAX, GM_WORKERS_MAX);
         return 1;
     }
     gm_log_open(2, GM_LOG_WARN, "copy");
     gm_device_open(&bench.device);
     uv_loop_init(&bench.loop);
-    const uint64_t most =
-        options.disk && options.disk_bytes > options.bytes ? options.disk_bytes : options.bytes;
     bench.chunks = (uint32_t)(options.bytes / GM_CHUNK_MAX);
-    bench.pinned = calloc(most / GM_CHUNK_MAX, sizeof(*bench.pinned));
-    bench.other = calloc(most / GM_CHUNK_MAX, sizeof(*bench.other));
+    options.bytes = bench.chunks * GM_CHUNK_MAX;
+    bench.pinned = calloc(bench.chunks, sizeof(*bench.pinned));
+    bench.other = calloc(bench.chunks, sizeof(*bench.other));
     bench.bare =
         mmap(NULL, options.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (bench.pinned == NULL || bench.other == NULL || bench.bare == MAP_FAILED)
@@ -458,16 +307,14 @@ int main(int argc, char **argv)
     madvise(bench.bare, options.bytes, MADV_HUGEPAGE);
     memset(bench.bare, 1, options.bytes);
     if (gm_hostpool_open(&bench.pool, &bench.loop, &bench.device.cuda, bench.device.context,
-                         bench.device.device, most, on_grown, NULL, why, sizeof(why)) != 0)
+                         bench.device.device, options.bytes, on_grown, NULL, why, sizeof(why)) != 0)
         die(3, why, NULL);
-    gm_hostpool_want(&bench.pool, most);
+    gm_hostpool_want(&bench.pool, options.bytes);
     uv_run(&bench.loop, UV_RUN_DEFAULT);
-    if (gm_hostpool_size(&bench.pool) < most)
+    if (gm_hostpool_size(&bench.pool) < options.bytes)
         die(3, "cannot pin that much memory", NULL);
 
     run_memory(&bench, &options);
-    if (options.disk != NULL)
-        run_disk(&bench, &options);
     print_table(&bench, &options);
 
     gm_hostpool_close(&bench.pool);

@@ -120,7 +120,7 @@ def look(rig, args):
         raise r.Failure((done.stderr.strip().splitlines() or ["the driver says nothing"])[-1])
     free, total, name = done.stdout.strip().split("\t")
     free, total = int(free), int(total)
-    use = min(free, args.memory, host_bytes() * 8 // 10)
+    use = min(free, args.memory, r.host_bytes() * 8 // 10)
     filler = None
     if free - use > 2**30:
         with progress(f"takes {gib(free - use)}"):
@@ -130,12 +130,6 @@ def look(rig, args):
     print(f"The GPU: {name}, {gib(total)}, " + (f"{gib(free)} free." if not filler else
           f"of which the demo itself takes {gib(filler.bytes)}, so that it is a card with {gib(use)} free."))
     return use, filler
-
-
-def host_bytes():
-    """Host memory that may be used."""
-    with open("/proc/meminfo", encoding="ascii") as file:
-        return next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable:"))
 
 
 def without(rig, first, second):

@@ -9,6 +9,7 @@
 #ifndef GM_BENCH_DEVICE_H
 #define GM_BENCH_DEVICE_H
 
+#include "common/clock.h"
 #include "tests/programs/driver.h"
 
 struct gm_bench_device {
@@ -30,6 +31,11 @@ _Noreturn void gm_bench_fail(int code, const char *format, ...)
 /* The same for a call that failed: code 3 and "FAIL call: error 2 CUDA_ERROR_OUT_OF_MEMORY". */
 _Noreturn void gm_bench_fail_call(const struct gm_bench_device *device, CUresult result,
                                   const char *call);
+
+static inline double gm_bench_ms_since(uint64_t from)
+{
+    return (double)(gm_now() - from) / (double)GM_MS;
+}
 
 /* Inline, because some programs time single calls. */
 static inline void gm_bench_check(const struct gm_bench_device *device, CUresult result,

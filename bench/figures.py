@@ -30,6 +30,17 @@ def milliseconds(text):
     return float(match.group(1)) * (1000 if match.group(2) == "s" else 1)
 
 
+def some_of(names):
+    """Of an option: a list of some of these names."""
+    def parse(text):
+        found = text.split(",")
+        for one in found:
+            if one not in names:
+                raise argparse.ArgumentTypeError(f"{one} is none of {', '.join(names)}")
+        return found
+    return parse
+
+
 def show_size(count):
     for unit, name in ((2**30, "GiB"), (2**20, "MiB")):
         if count >= unit:
@@ -80,23 +91,15 @@ def table(head, rows):
                         for i, (cell, width) in enumerate(zip(row, widths))).rstrip())
 
 
-def outcome(goal):
-    return "met" if goal["is_met"] else "missed"
-
-
 def show_goals(goals):
     """Each {goal, measured, wanted, is_met, is_share}: what the project wants, beside what was measured."""
     for goal in goals:
         shown = percent if goal.get("is_share") else number
-        print(f"goal: {goal['goal']}: {shown(goal['measured'])} (wanted {shown(goal['wanted'])}): {outcome(goal)}")
-
-
-def ideal_ms(one, other, rate_one, rate_other, rate_both):
-    """Least time for bytes that go one way and bytes that go the other: both at once, then the rest."""
-    both = min(one, other)
-    return (2 * both / rate_both + (one - both) / rate_one + (other - both) / rate_other) / 1e6
+        print(f"goal: {goal['goal']}: {shown(goal['measured'])} (wanted {shown(goal['wanted'])}): "
+              f"{'met' if goal['is_met'] else 'missed'}")
 
 
 def copy_ideal_ms(bytes_out, bytes_in, ceiling):
-    """Least time for these bytes on a link of that ceiling."""
-    return ideal_ms(bytes_out, bytes_in, ceiling["d2h"], ceiling["h2d"], ceiling["both"])
+    """Least time for these bytes on a link of that ceiling: both ways at once, then the rest of one."""
+    both = min(bytes_out, bytes_in)
+    return (2 * both / ceiling["both"] + (bytes_out - both) / ceiling["d2h"] + (bytes_in - both) / ceiling["h2d"]) / 1e6

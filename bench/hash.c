@@ -6,8 +6,7 @@
  * First the kernel is run with a known key on random data in chunks of 2 to 32 MiB, and on the
  * largest words; each result must be that of tests/unit/hash_reference.h. Then --bytes (4 GiB) of
  * frames are hashed as the daemon does it, up to 64 chunks in one launch, in pieces of 2, 8 and 32
- * MiB. A rate is bytes over the time of the kernels by the GPU's clock; "with waits" is by the
- * host's clock, from the first submission until the last result is known. A number is the median of
+ * MiB. A rate is bytes over the time of the kernels by the GPU's clock. A number is the median of
  * its rounds, the spread is from the 10th to the 90th percentile. The ceiling of a kernel that
  * reads is the device's memory.
  *
@@ -24,7 +23,6 @@
 #include "bench/report.h"
 #include "bench/samples.h"
 #include "common/chunk.h"
-#include "common/clock.h"
 #include "common/size.h"
 #include "daemon/memory/hash.h"
 #include "daemon/memory/hash_ptx.h"
@@ -41,8 +39,8 @@ struct bench {
     struct gm_area gpu, host;
     uv_loop_t loop;
     struct gm_hasher *hasher;
-    double kernel[PIECES][ROUNDS_MAX], all[PIECES][ROUNDS_MAX]; /* GB/s */
-    struct gm_spread kernel_spread[PIECES], all_spread[PIECES];
+    double kernel[PIECES][ROUNDS_MAX]; /* GB/s */
+    struct gm_spread spread[PIECES];
 };
 
 static void fill(void *to, uint64_t bytes)
@@ -122,7 +120,7 @@ static void wait_for(struct bench *bench, uint64_t number)
 
 static void measure(struct bench *bench, int piece, uint64_t round, uint64_t bytes)
 {
-    const uint64_t from = gm_now(), ns = gm_hasher_ns(bench->hasher);
+    const uint64_t ns = gm_hasher_ns(bench->hasher);
     uint64_t number = gm_hasher_done(bench->hasher), taken = number;
     struct gm_hashed hashed;
     for (uint64_t at = 0; at < bytes; at += pieces[piece]) {
@@ -134,7 +132,6 @@ static void measure(struct bench *bench, int piece, uint64_t round, uint64_t byt
         number = gm_hasher_submit(bench->hasher, bench->gpu.at + at, pieces[piece]);
     }
     wait_for(bench, number);
-    bench->all[piece][round] = (double)bytes / (double)(gm_now() - from);
     bench->kernel[piece][round] = (double)bytes / (double)(gm_hasher_ns(bench->hasher) - ns);
 }
 
@@ -149,9 +146,7 @@ static int write_json(const struct bench *bench, uint64_t bytes, uint64_t rounds
             (unsigned long long)bytes, (unsigned long long)rounds);
     for (int i = 0; i < PIECES; i++) {
         fprintf(out, "    {\"piece\": %llu, ", (unsigned long long)pieces[i]);
-        gm_report_spread(out, "kernel", bench->kernel_spread[i]);
-        fprintf(out, ", ");
-        gm_report_spread(out, "with_waits", bench->all_spread[i]);
+        gm_report_spread(out, "kernel", bench->spread[i]);
         fprintf(out, "}%s\n", i + 1 < PIECES ? "," : "");
     }
     fprintf(out, "  ]\n");
@@ -164,26 +159,19 @@ int main(int argc, char **argv)
     uint64_t bytes = 4096 * MIB, rounds = 11;
     const char *json = NULL;
     char why[256], text[32];
+    const struct gm_option options[] = {
+        {"--bytes", GM_OPTION_SIZE, &bytes, 128 * MIB, 1ull << 40},
+        {"--rounds", GM_OPTION_NUMBER, &rounds, 1, ROUNDS_MAX},
+        {"--json", GM_OPTION_TEXT, &json, 0, 0},
+    };
 
-    for (int i = 1; i < argc; i += 2) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        char *end = NULL;
-        bool is_fine = false;
-        if (strcmp(argv[i], "--bytes") == 0)
-            is_fine = gm_parse_size(value, &bytes) == 0 && bytes >= 128 * MIB &&
-                      bytes % (32 * MIB) == 0 && bytes <= 1ull << 40;
-        else if (strcmp(argv[i], "--rounds") == 0)
-            is_fine =
-                (rounds = strtoull(value, &end, 10)) > 0 && *end == '\0' && rounds <= ROUNDS_MAX;
-        else if (strcmp(argv[i], "--json") == 0)
-            is_fine = *(json = value) != '\0';
-        if (!is_fine) {
-            fprintf(stderr,
-                    "usage: hash [--bytes SIZE] [--rounds 1..%d] [--json FILE]; SIZE is at least "
-                    "128M, of whole 32M\n",
-                    ROUNDS_MAX);
-            return 1;
-        }
+    if (!gm_options_take(argc, argv, options, sizeof(options) / sizeof(options[0])) ||
+        bytes % (32 * MIB) != 0) {
+        fprintf(stderr,
+                "usage: hash [--bytes SIZE] [--rounds 1..%d] [--json FILE]; SIZE is at least 128M, "
+                "of whole 32M\n",
+                ROUNDS_MAX);
+        return 1;
     }
     gm_device_open(&bench.device);
     gm_area_make(&bench.device, &bench.gpu, bytes, false);
@@ -202,16 +190,13 @@ int main(int argc, char **argv)
             for (int piece = 0; piece < PIECES; piece++)
                 measure(&bench, piece, round, bytes);
         printf("hash: %s; %s, %llu rounds, interleaved; GB/s: median (10th to 90th percentile); "
-               "every size equals the reference\n%10s  %26s  %26s\n",
+               "every size equals the reference\n",
                bench.device.name, gm_format_size(bytes, text, sizeof text),
-               (unsigned long long)rounds, "piece", "kernel", "with waits");
+               (unsigned long long)rounds);
         for (int i = 0; i < PIECES; i++) {
-            bench.kernel_spread[i] = gm_samples_spread(bench.kernel[i], rounds);
-            bench.all_spread[i] = gm_samples_spread(bench.all[i], rounds);
-            printf("%10s  %8.1f (%6.1f to %6.1f)  %8.1f (%6.1f to %6.1f)\n",
-                   gm_format_size(pieces[i], text, sizeof text), bench.kernel_spread[i].median,
-                   bench.kernel_spread[i].low, bench.kernel_spread[i].high,
-                   bench.all_spread[i].median, bench.all_spread[i].low, bench.all_spread[i].high);
+            bench.spread[i] = gm_samples_spread(bench.kernel[i], rounds);
+            printf("%10s  %8.1f (%6.1f to %6.1f)\n", gm_format_size(pieces[i], text, sizeof text),
+                   bench.spread[i].median, bench.spread[i].low, bench.spread[i].high);
         }
     }
     gm_hasher_close(bench.hasher);

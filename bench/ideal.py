@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """bench/ideal: what programs that take turns on one GPU would get if the future were known.
 
 Nothing here is shared with the daemon. A schedule is simulated in blocks of memory: turns in a fixed order, each of so
@@ -14,9 +13,6 @@ the GPU.
 
 A block costs its bytes at the rate one way, and at half the summed rate of both ways where a block goes out for it.
 """
-
-import json
-import sys
 
 BLOCK = 2**24
 
@@ -110,15 +106,3 @@ def in_turns(apps, turn_ms, capacity, link, rounds=24):
     """The same of programs that take turns of that length, all with as much work; half of the rounds count."""
     turns = [(app, turn_ms) for _ in range(rounds + 4) for app in range(len(apps))]
     return simulate(apps, turns, capacity, link, counted=(rounds // 2 * len(apps), rounds * len(apps)))
-
-
-def main():
-    """A description on standard input: apps as [clean, dirty, pass_ms], turns as [app, ms], capacity, link in GB/s."""
-    what = json.load(sys.stdin)
-    found = simulate([App(*one) for one in what["apps"]], what["turns"], what["capacity"], what["link"],
-                     what.get("counted", (0, None)))
-    print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main()

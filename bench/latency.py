@@ -10,7 +10,7 @@ request's latency counts from its arrival. A best-effort program works without a
     timeslices  --latency-mode=timeslice: the GPU's own timeslices, by class; several best-effort programs take short turns
     park        --latency-mode=hint: best-effort programs are parked when a request arrives (gpumux_expect)
     hint        the same mode: gpumux finds out by itself when a request will come
-    hint-0.2, hint-1   the same mode; the program calls gpumux_expect 0.2 ms or 1 ms ahead
+    hint-1      the same mode; the program calls gpumux_expect 1 ms ahead
 
 A row that this build or this machine does not offer says so. The columns:
 
@@ -31,15 +31,12 @@ The programs are models in PyTorch (python/serving.py); with --simcuda or --prog
 """
 
 import collections
-import json
 import os
 import random
 import sys
 import time
 
 import rig as r
-from actors import under
-from figures import percentile
 
 Workload = collections.namedtuple("Workload", "what latency best_effort")
 
@@ -76,7 +73,7 @@ CHATS = ("CHAT", "CHAT2")
 Row = collections.namedtuple("Row", "name world ahead_us is_beside")
 ROWS = (Row("alone", "native", 0, False), Row("native", "native", 0, True), Row("gate", "off", 0, True),
         Row("timeslices", "timeslice", 0, True), Row("park", "hint", 1, True), Row("hint", "hint", 0, True),
-        Row("hint-0.2", "hint", 200, True), Row("hint-1", "hint", 1000, True))
+        Row("hint-1", "hint", 1000, True))
 WORLDS = ("native", "off", "timeslice", "hint")
 UNCHANGED = ("timeslices", "hint") # rows that gpumux can have of unmodified programs
 # One of these of a program's features, whose names (common/features.def) begin so.
@@ -86,7 +83,6 @@ NEEDS = {"timeslice": ("timeslice",), "hint": ("timeslice", "park")}
 GOALS = (("T", None, "mean_us", 100), ("T", None, "p99_us", 250), ("T", None, "best_effort", .95),
          ("Y", None, "mean_us", 250), ("Y", None, "p99_us", 400), ("Y", None, "best_effort", .9),
          ("Y", "hint-1", "mean_us", 130))
-PAPER = "GPreempt in its paper (A100, patched driver): mean 102.4 % of alone, total 88.6 %"
 
 LEAD_S = .25       # of a window, not counted: everybody works, and is warm
 LEAST_WINDOW_S = .3
@@ -98,22 +94,17 @@ FOUND_SLICE = "300ms"
 FIGURES = ("mean_us", "p50_us", "p99_us")
 
 
-def names(text):
-    return [part for part in text.split(",") if part]
-
-
 def add_options(parser):
-    parser.add_argument("--workloads", type=names, metavar="NAME,...",
+    parser.add_argument("--workloads", type=r.some_of(WORKLOADS), metavar="NAME,...",
                         help="of " + ", ".join(f"{name} ({one.what})" for name, one in WORKLOADS.items()) +
                         " (all but the chats and those that do not fit; with --class found the chats)")
-    parser.add_argument("--rows", type=names, metavar="NAME,...", default=[row.name for row in ROWS],
+    rows = [row.name for row in ROWS]
+    parser.add_argument("--rows", type=r.some_of(rows), metavar="NAME,...", default=rows,
                         help="of those above; alone and native are always there (all)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="windows of each row (3)")
     parser.add_argument("--window", type=r.milliseconds, default=1250, metavar="TIME",
                         help="of a row, at most; shorter if --seconds is short (1250ms)")
     parser.add_argument("--rate", type=float, metavar="N", help="requests a second, in all workloads")
-    parser.add_argument("--pattern", choices=tuple(PATTERNS), help="how they arrive, in all workloads")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the arrivals (1)")
     parser.add_argument("--class", dest="which_class", choices=("set", "found"), default="set",
                         help="set: latency-critical programs ask for the class latency; found: gpumux has to find "
                         "them (set)")
@@ -178,8 +169,8 @@ def latencies(pairs, seconds):
     """Of (arrival, us): what a program's window comes to."""
     took = [us for at, us in pairs if at >= 0]
     ended = sum(0 <= at + us < 1e6 * seconds for at, us in pairs)
-    return {"count": len(took), "rate": ended / seconds, "mean_us": r.mean(took), "p50_us": percentile(took, .5),
-            "p99_us": percentile(took, .99), "max_us": max(took)}
+    return {"count": len(took), "rate": ended / seconds, "mean_us": r.mean(took), "p50_us": r.percentile(took, .5),
+            "p99_us": r.percentile(took, .99), "max_us": max(took)}
 
 
 def read_numbers(path):
@@ -198,7 +189,7 @@ class Program:
         kind = rig.result["programs"]
         self.rig, self.world = rig, world
         self.name = f"{world.name}-{'latency' if is_latency else 'best-effort'}-{number + 1}"
-        environment = under(rig, world.daemon, is_preloaded=not rig.is_linked) if kind != "cpu" else {}
+        environment = r.under(rig, world.daemon, is_preloaded=not rig.is_linked) if kind != "cpu" else {}
         if world.daemon and is_latency and rig.args.which_class == "set":
             environment["GPUMUX_CLASS"] = "latency"
         if kind == "app":
@@ -257,14 +248,10 @@ class World:
         self.daemon = None
         if name != "native":
             budget = rig.args.budget or (2**27 if rig.result["programs"] == "app" else 14 * 2**30)
-            has_mode = rig.has_option("latency-mode")
-            if not has_mode and name != "off":
-                raise r.Absent("this gpumuxd has no --latency-mode")
             budget = OVER.get(rig.args.workloads[0], budget) if not rig.args.budget else budget
             pinned = budget + 2**32 if rig.args.workloads[0] in OVER else 2**28
             self.daemon = r.Daemon(rig, "daemon-" + name, gpu_budget=budget, pinned=pinned,
-                                   best_class="latency", latency_mode=name if has_mode else None, idle="100ms",
-                                   turn=None,
+                                   best_class="latency", latency_mode=name, idle="100ms", turn=None,
                                    slice=FOUND_SLICE if rig.args.which_class == "found" else None)
 
     def have(self, workload):
@@ -290,13 +277,6 @@ class World:
         lacking = [name for name in off if name.startswith(NEEDS[self.name])]
         has_all_off = all(any(name.startswith(need) for name in off) for need in NEEDS[self.name])
         return "this machine lacks " + " and ".join(lacking) if has_all_off else None
-
-    def keep_status(self, workload):
-        """Beside the logs: what the daemon counted so far."""
-        if self.daemon:
-            path = os.path.join(self.rig.logs, f"status-{self.name}-{workload}.json")
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(self.daemon.status(), file, indent=1)
 
     def check_apps(self):
         """Who is under gpumux is its app, and nobody else."""
@@ -393,7 +373,9 @@ class Bench:
 
     def measure(self, name, until):
         """A workload's windows, all rows in turn: [{row: window}], a round each."""
-        workload = changed(WORKLOADS[name], self.args)
+        workload = WORKLOADS[name]
+        if self.args.rate:
+            workload = workload._replace(latency=[(model, self.args.rate, pattern) for model, _, pattern in workload.latency])
         self.prepare(workload)
         rows = [row for row in self.rows if self.why_not(row) is None]
         time_left = until - time.monotonic()
@@ -406,30 +388,17 @@ class Bench:
         for number in range(self.args.rounds):
             if number and time.monotonic() + len(rows) * (seconds + LEAD_S) > until + 5:
                 break
-            schedules = [arrivals(rate, pattern, seconds, f"{self.args.seed} {name} {index} {number}")
+            schedules = [arrivals(rate, pattern, seconds, f"{name} {index} {number}")
                          for index, (_, rate, pattern) in enumerate(workload.latency)]
             turns = rows[number % len(rows):] + rows[:number % len(rows)] # what drifts hits all rows alike
             done = {row.name: self.window(row, workload, schedules, seconds) for row in turns}
             one["rounds"].append(done)
-        for world in self.worlds.values():
-            world.keep_status(name)
-
-
-def changed(workload, args):
-    """With --rate and --pattern."""
-    return workload._replace(latency=[(model, args.rate or rate, args.pattern or pattern)
-                                      for model, rate, pattern in workload.latency])
 
 
 def run(rig):
     args = rig.args
     if not args.workloads:
         args.workloads = [name for name in WORKLOADS if (name in CHATS) == (args.which_class == "found") and name not in OVER]
-    for wanted, known, what in ((args.workloads, WORKLOADS, "workload"),
-                                (args.rows, [row.name for row in ROWS], "row")):
-        for name in wanted:
-            if name not in known:
-                raise r.Failure(f"there is no {what} {name}: take some of {', '.join(known)}")
     if len({OVER.get(name) for name in args.workloads}) > 1:
         raise r.Failure("workloads of different budgets are measured one after the other")
     rig.result.update(programs=args.programs or ("app" if args.simcuda else "torch"), workloads=[], unit_us={})
@@ -475,7 +444,6 @@ def row_of(name, rounds):
                 each["total"].append(r.mean(shares + ratios([one["rate"] for one in mine["latency"]],
                                                             [one["rate"] for one in native["latency"]])))
     found.update({key: r.median(values) for key, values in each.items()})
-    found["spread"] = {key: [min(values), max(values)] for key, values in each.items()}
     return found
 
 
@@ -493,28 +461,18 @@ def judge(table):
                "is_share": is_share, "is_met": row[key] >= wanted if is_share else row[key] <= wanted}
 
 
-def show_row(row):
-    sign = "" if row["row"] == "alone" else "+"
-    return [row["row"], *(f"{row[key]:{sign}.0f}" for key in FIGURES),
-            *(r.percent(row.get(key)) for key in ("of_alone", "best_effort", "total"))]
-
-
 def show(one):
-    """The table of a workload."""
-    rates = ", ".join(f"{rate:g}/s {pattern}" for rate, pattern in
-                      dict.fromkeys((rate, pattern) for _, rate, pattern in one["latency"]))
-    print(f"latency {one['workload']}: {one['what']} ({rates}; {len(one['rounds'])} rounds of "
-          f"{one['window_s']:.2f} s a row)")
-    lines = {row["row"]: show_row(row) for row in one["rows"]}
-    lines.update({name: [name, "not offered"] + 5 * [""] for name in one["not_offered"]})
-    r.table(["", "mean us", "p50 us", "p99 us", "of alone", "best-effort", "total"],
-            [lines[row.name] for row in ROWS if row.name in lines])
+    """Of a workload (pictures.py reads these lines where they are kept)."""
+    print(f"latency {one['workload']}: {one['what']}; {len(one['rounds'])} rounds of {one['window_s']:.2f} s a row")
     for row in one["rows"]:
-        if row["unanswered"]:
-            print(f"{row['row']}: {row['unanswered']} requests were not answered within a second after their window")
-    for why in dict.fromkeys(one["not_offered"].values()):
-        print(f"not offered: {', '.join(name for name, its in one['not_offered'].items() if its == why)}: {why}")
-    print()
+        sign = "" if row["row"] == "alone" else "+"
+        line = (f"    {row['row']:11}mean {row['mean_us']:{sign}.0f} us, p50 {row['p50_us']:{sign}.0f}, p99 "
+                f"{row['p99_us']:{sign}.0f}; {r.percent(row['of_alone'])} of alone")
+        if "total" in row:
+            line += f"; best-effort {r.percent(row['best_effort'])}, total {r.percent(row['total'])}"
+        print(line + (f"; {row['unanswered']} requests were not answered within a second" if row["unanswered"] else ""))
+    for name, why in one["not_offered"].items():
+        print(f"    {name:11}not offered: {why}")
 
 
 def conclude(rig):
@@ -527,15 +485,6 @@ def conclude(rig):
         show(one)
     if not tables:
         return
-    print("latency: the mean of all workloads, of alone and total:")
-    means = result["means"] = {}
-    for row in ROWS[1:]:
-        of = [found for one in tables for found in one["rows"] if found["row"] == row.name and "total" in found]
-        if of:
-            means[row.name] = {key: r.mean([found[key] for found in of]) for key in ("of_alone", "total")}
-            print(f"    {row.name:12}{r.percent(means[row.name]['of_alone']):>9}"
-                  f"{r.percent(means[row.name]['total']):>9}")
-    print(PAPER)
     if result["programs"] != "torch":
         print("the programs were stand-ins: this shows that the bench works, not how fast gpumux is")
     r.show_goals(result["goals"])

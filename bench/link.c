@@ -2,8 +2,8 @@
  * bench/link: what the link between host and GPU can do: the ceiling of everything that moves
  * memory.
  *
- *   link [--from SIZE] [--to SIZE] [--bytes SIZE] [--rounds N] [--way WAY] [--ms N] [--wait]
- * [--json FILE] link --machine
+ *   link [--from SIZE] [--to SIZE] [--bytes SIZE] [--rounds N] [--ms N] [--wait] [--json FILE]
+ *   link --machine
  *
  * Host to device, device to host, and both at once, in pieces of 512 KiB to 128 MiB (each twice the
  * one before). Memory on both sides is what the daemon moves: VMM frames, on the host pinned
@@ -13,16 +13,14 @@
  * the spread is from the 10th to the 90th percentile. Before that, what was copied there and back
  * is compared.
  *
- * For several GPUs at once, one process each: --way (h2d, d2h or both) measures that one alone;
- * --ms begins no round after so long, and then --rounds is the most; with --wait it says "ready"
- * when all is warm, and begins when a line comes.
+ * For several GPUs at once, one process each: --ms begins no round after so long, and then --rounds
+ * is the most; with --wait it says "ready" when all is warm, and begins when a line comes.
  *
  * GB are 10^9 bytes. --machine prints the description of the machine alone.
  *
  * Exit codes: 0 done, 1 wrong use or a file that cannot be written, 2 wrong data, 3 no GPU or an
  * error of it.
  */
-#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -46,7 +44,6 @@ struct options {
     uint64_t bytes;    /* each way, a measurement */
     uint64_t rounds;   /* the most */
     uint64_t ms;       /* 0: no limit */
-    bool has_way[GM_LINK_WAYS];
     const char *json;
     bool is_machine, is_waiting;
 };
@@ -114,16 +111,14 @@ static void run_rounds(struct bench *bench, const struct options *options)
             size_t at = bench->rounds % 2 == 0 ? i : count - 1 - i;
             size_t piece = at / GM_LINK_WAYS;
             enum way way = (enum way)(at % GM_LINK_WAYS);
-            if (options->has_way[way])
-                bench->rate[piece][way][bench->rounds] =
-                    measure(bench, way, bench->piece[piece], options->bytes);
+            bench->rate[piece][way][bench->rounds] =
+                measure(bench, way, bench->piece[piece], options->bytes);
         }
         bench->rounds++;
     }
     for (size_t i = 0; i < bench->pieces; i++)
         for (int way = 0; way < GM_LINK_WAYS; way++)
-            if (options->has_way[way])
-                bench->spread[i][way] = gm_samples_spread(bench->rate[i][way], bench->rounds);
+            bench->spread[i][way] = gm_samples_spread(bench->rate[i][way], bench->rounds);
 }
 
 static void print_table(const struct bench *bench, const struct options *options)
@@ -137,10 +132,6 @@ static void print_table(const struct bench *bench, const struct options *options
     for (size_t i = 0; i < bench->pieces; i++) {
         printf("%10s", gm_format_size(bench->piece[i], text, sizeof(text)));
         for (int way = 0; way < GM_LINK_WAYS; way++) {
-            if (!options->has_way[way]) {
-                printf("  %22s", "-");
-                continue;
-            }
             const struct gm_spread *s = &bench->spread[i][way];
             printf("  %6.1f (%5.1f to %5.1f)", s->median, s->low, s->high);
         }
@@ -161,8 +152,6 @@ static int write_json(const struct bench *bench, const struct options *options, 
     for (size_t i = 0; i < bench->pieces; i++) {
         fprintf(out, "    {\"piece\": %llu", (unsigned long long)bench->piece[i]);
         for (int way = 0; way < GM_LINK_WAYS; way++) {
-            if (!options->has_way[way])
-                continue;
             fprintf(out, ", ");
             gm_report_spread(out, way_names[way], bench->spread[i][way]);
         }
@@ -172,79 +161,26 @@ static int write_json(const struct bench *bench, const struct options *options, 
     return gm_report_close(out, options->json);
 }
 
-static bool parse_number(const char *text, uint64_t most, uint64_t *value)
-{
-    char *end;
-    if (text == NULL || text[0] < '0' || text[0] > '9')
-        return false;
-    errno = 0;
-    *value = strtoull(text, &end, 10);
-    return errno == 0 && *end == '\0' && *value > 0 && *value <= most;
-}
-
-static bool parse_piece(const char *text, uint64_t *value)
-{
-    return text != NULL && gm_parse_size(text, value) == 0 && *value >= 4096 &&
-           *value <= 1ull << 40;
-}
-
-static bool parse_way(const char *text, bool has_way[GM_LINK_WAYS])
-{
-    bool is_found = false;
-    for (int way = 0; way < GM_LINK_WAYS; way++) {
-        has_way[way] = text != NULL && strcmp(text, way_names[way]) == 0;
-        is_found = is_found || has_way[way];
-    }
-    return is_found;
-}
-
-static bool parse(int argc, char **argv, struct options *options)
-{
-    for (int i = 1; i < argc; i++) {
-        const char *option = argv[i];
-        if (strcmp(option, "--machine") == 0) {
-            options->is_machine = true;
-            continue;
-        }
-        if (strcmp(option, "--wait") == 0) {
-            options->is_waiting = true;
-            continue;
-        }
-        const char *value = argv[++i]; /* NULL behind the last */
-        bool is_fine = false;
-        if (strcmp(option, "--from") == 0)
-            is_fine = parse_piece(value, &options->from);
-        else if (strcmp(option, "--to") == 0)
-            is_fine = parse_piece(value, &options->to);
-        else if (strcmp(option, "--bytes") == 0)
-            is_fine = parse_piece(value, &options->bytes);
-        else if (strcmp(option, "--rounds") == 0)
-            is_fine = parse_number(value, GM_ROUNDS_MAX, &options->rounds);
-        else if (strcmp(option, "--ms") == 0)
-            is_fine = parse_number(value, 3600000, &options->ms);
-        else if (strcmp(option, "--way") == 0)
-            is_fine = parse_way(value, options->has_way);
-        else if (strcmp(option, "--json") == 0)
-            is_fine = (options->json = value) != NULL;
-        if (!is_fine)
-            return false;
-    }
-    return options->from <= options->to;
-}
-
 int main(int argc, char **argv)
 {
     static struct bench bench;
-    struct options options = {.from = 512ull << 10,
-                              .to = 128ull << 20,
-                              .bytes = 1ull << 30,
-                              .rounds = 11,
-                              .has_way = {true, true, true}};
-    if (!parse(argc, argv, &options)) {
+    struct options options = {
+        .from = 512ull << 10, .to = 128ull << 20, .bytes = 1ull << 30, .rounds = 11};
+    const struct gm_option known[] = {
+        {"--from", GM_OPTION_SIZE, &options.from, 4096, 1ull << 40},
+        {"--to", GM_OPTION_SIZE, &options.to, 4096, 1ull << 40},
+        {"--bytes", GM_OPTION_SIZE, &options.bytes, 4096, 1ull << 40},
+        {"--rounds", GM_OPTION_NUMBER, &options.rounds, 1, GM_ROUNDS_MAX},
+        {"--ms", GM_OPTION_NUMBER, &options.ms, 1, 3600000},
+        {"--json", GM_OPTION_TEXT, &options.json, 0, 0},
+        {"--wait", GM_OPTION_FLAG, &options.is_waiting, 0, 0},
+        {"--machine", GM_OPTION_FLAG, &options.is_machine, 0, 0},
+    };
+    if (!gm_options_take(argc, argv, known, sizeof(known) / sizeof(known[0])) ||
+        options.from > options.to) {
         fprintf(stderr,
-                "usage: link [--from SIZE] [--to SIZE] [--bytes SIZE] [--rounds 1..%d] [--way "
-                "h2d|d2h|both] "
-                "[--ms N] [--wait] [--json FILE]\n"
+                "usage: link [--from SIZE] [--to SIZE] [--bytes SIZE] [--rounds 1..%d] [--ms N] "
+                "[--wait] [--json FILE]\n"
                 "       link --machine\n",
                 GM_ROUNDS_MAX);
         return 1;

@@ -2,7 +2,7 @@
 """bench/links: one daemon for all GPUs, and all links at once.
 
 --programs programs (bench/app), as many on each GPU as can be, together need --need times the budgets. All of them rewrite all of
-their memory without a pause, and turns are short (--quantum), so that every GPU switches all the time. Measured for --run:
+their memory without a pause, and turns are short (--turn), so that every GPU switches all the time. Measured for --run:
 
   decisions   the time that passes each time while scheduler and planner decide, and while the loop works on what follows from that,
               as the daemon counts them: gpus[].decision_times and pass_times of mux-ctl status --json
@@ -30,7 +30,7 @@ def add_options(parser):
     parser.add_argument("--programs", type=int, default=30, metavar="N", help="(30)")
     parser.add_argument("--budget", type=r.size, default=6 * 2**30, metavar="SIZE", help="of each GPU (6G)")
     parser.add_argument("--need", type=float, default=2, metavar="N", help="what programs need, of the budgets (2)")
-    parser.add_argument("--quantum", default="20ms", metavar="TIME", help="of the daemon (20ms)")
+    parser.add_argument("--turn", default="20ms", metavar="TIME", help="length of a turn (20ms)")
     parser.add_argument("--run", type=r.milliseconds, default=r.milliseconds("20s"), metavar="TIME", help="measured (20s)")
     parser.add_argument("--warm", type=r.milliseconds, default=r.milliseconds("40s"), metavar="TIME",
                         help="before that, at most, until host memory grows no more (40s)")
@@ -43,37 +43,31 @@ def visible(rig, gpu):
     return {**rig.environment, "CUDA_VISIBLE_DEVICES": str(gpu)}
 
 
-class Link(r.Process):
-    """bench/link on one GPU, which waits for the word."""
-
-    def __init__(self, rig, name, gpu, way, ms):
-        self.file = os.path.join(rig.work, name + ".json")
-        super().__init__(rig, name, [rig.at("bench/link"), *LINK, "--bytes", rig.args.link_bytes, "--ms", f"{ms:.0f}", "--way", way,
-                                     "--wait", "--json", self.file], visible(rig, gpu))
-
-    def median(self, way):
-        self.end()
-        with open(self.file, encoding="utf-8") as text:
-            return json.load(text)["pieces"][0][way]["median"]
-
-
-def raw(rig, gpus, way, ms):
-    """GB/s of each of these GPUs, all at once."""
-    links = [Link(rig, f"link-{way}-{gpu}-of-{len(gpus)}", gpu, way, ms) for gpu in gpus]
-    for link in links:
+def raw(rig, gpus, ms):
+    """GB/s of each of these GPUs both ways, all at once."""
+    links = []
+    for gpu in gpus:
+        file = os.path.join(rig.work, f"link-{gpu}-of-{len(gpus)}.json")
+        links.append((file, r.Process(rig, os.path.basename(file), [
+            rig.at("bench/link"), *LINK, "--bytes", rig.args.link_bytes, "--ms", f"{ms:.0f}", "--wait", "--json", file],
+            visible(rig, gpu))))
+    for _, link in links:
         link.await_line("ready", 60)
-    for link in links:
+    for _, link in links:
         link.send("go")
-    return [link.median(way) for link in links]
+    found = []
+    for file, link in links:
+        link.end()
+        with open(file, encoding="utf-8") as text:
+            piece = json.load(text)["pieces"][0]
+        found.append(piece["both"]["median"])
+    return found
 
 
 def ceilings(rig, n_gpus):
-    gpus = range(n_gpus)
-    found = rig.result["raw"] = {"alone": [raw(rig, [gpu], "both", 700)[0] for gpu in gpus]}
-    for way in ("both", "h2d", "d2h"):
-        found["at_once_" + way] = raw(rig, gpus, way, 2000 if way == "both" else 700)
-    found["sum"] = sum(found["alone"])
-    found["at_once"] = sum(found["at_once_both"])
+    found = rig.result["raw"] = {"alone": [raw(rig, [gpu], 2000)[0] for gpu in range(n_gpus)],
+                                   "together": raw(rig, range(n_gpus), 4000)}
+    found["sum"], found["at_once"] = sum(found["alone"]), sum(found["together"])
 
 
 # ---- the programs ----
@@ -161,7 +155,7 @@ def run(rig):
     ceilings(rig, n_gpus)
     total = int(args.need * n_gpus * args.budget)
     daemon = r.Daemon(rig, gpu=",".join(str(i) for i in range(n_gpus)), gpu_budget=args.budget, place="off",
-                      pinned=min(total + 2**30, mixes.host_bytes() * 3 // 4), turn=args.quantum)
+                      pinned=min(total + 2**30, r.host_bytes() * 3 // 4), turn=args.turn)
     apps = start_programs(rig, daemon, n_gpus)
     measure(rig, daemon, apps)
     for app in apps:
@@ -183,16 +177,16 @@ def quantile(times, part):
     return times["most_s"] * 1000
 
 
-def busy_windows(copies, n_links, is_either=False):
+def busy_windows(copies, n_links):
     """
-    The time in which that many links are busy, in s, and what moved then, in bytes. A link is a direction of a GPU, or with is_either
-    both of them together; what a span moves is moved evenly.
+    The time in which that many links are busy, in s, and what moved then, in bytes. A link is a direction of a GPU; what a span
+    moves is moved evenly.
     """
     events, active, last = [], {}, None
     seconds, moved = 0, 0
     for gpu, way, begin, end, count in copies:
         if end > begin and count > 0:
-            link, rate = (gpu, "" if is_either else way), count / (end - begin)
+            link, rate = (gpu, way), count / (end - begin)
             events += [(begin, 1, link, rate), (end, 0, link, rate)]
     for at, is_begin, link, rate in sorted(events):
         if last is not None and at > last and len(active) == n_links:
@@ -215,14 +209,12 @@ def conclude(rig):
     n_gpus, limits = result["n_gpus"], result["raw"]
     copies = result.pop("copies") # they are many
     seconds, moved = busy_windows(copies, 2 * n_gpus)
-    either_s, either = busy_windows(copies, n_gpus, is_either=True)
     ceiling = min(limits["sum"], limits["at_once"])
     all_rate = (sum(result["bytes_in"]) + sum(result["bytes_out"])) / result["run_s"] / 1e9
     busy_rate = moved / seconds / 1e9 if seconds > 0 else None
-    either_rate = either / either_s / 1e9 if either_s > 0 else None
-    result.update(either_s=either_s, either_gb_s=either_rate, busy_s=seconds, busy_gb_s=busy_rate, gb_s=all_rate, ceiling_gb_s=ceiling)
+    result.update(busy_s=seconds, busy_gb_s=busy_rate, gb_s=all_rate, ceiling_gb_s=ceiling)
     print(f"links: {n_gpus} GPUs, {rig.args.programs} programs of {r.show_size(result['program_bytes'])}, a budget of "
-          f"{r.show_size(rig.args.budget)} each, turns of {rig.args.quantum}, for {result['run_s']:.1f} s; "
+          f"{r.show_size(rig.args.budget)} each, turns of {rig.args.turn}, for {result['run_s']:.1f} s; "
           f"{result['work_passes']} passes, all bytes right")
     r.table(["decisions", "of them", "median ms", "p99", "p99.9", "longest since the start"],
             [[name, sum(times["counts"]), *(r.number(quantile(times, part), 3) for part in (.5, .99, .999)),
@@ -230,17 +222,11 @@ def conclude(rig):
              for name, times in (("scheduler and planner", result["decisions"]), ("the whole pass", result["passes"]))])
     r.table(["GB/s", "all", *(f"GPU {gpu}" for gpu in range(n_gpus))],
             [["raw, both ways, each alone", r.number(limits["sum"]), *map(r.number, limits["alone"])],
-             ["raw, both ways, all at once", r.number(limits["at_once"]), *map(r.number, limits["at_once_both"])],
-             ["raw, to the GPU, all at once", r.number(sum(limits["at_once_h2d"])), *map(r.number, limits["at_once_h2d"])],
-             ["raw, from it, all at once", r.number(sum(limits["at_once_d2h"])), *map(r.number, limits["at_once_d2h"])],
+             ["raw, both ways, all at once", r.number(limits["at_once"]), *map(r.number, limits["together"])],
              ["gpumux, over all of the time", r.number(all_rate),
               *(r.number((into + out) / result["run_s"] / 1e9) for into, out in zip(result["bytes_in"], result["bytes_out"]))],
-             [f"gpumux, every GPU copies ({either_s:.1f} s)", r.number(either_rate), *["-"] * n_gpus],
              [f"gpumux, all links busy both ways ({seconds:.1f} s)", r.number(busy_rate), *["-"] * n_gpus]])
-    traced = sum(count for *_, count in copies) / max(1, sum(result["bytes_in"]) + sum(result["bytes_out"]))
-    result["traced"] = traced
-    print(f"switches: {' '.join(map(str, result['switches']))}; pinned {r.show_size(result['pinned_bytes'])}; the trace has "
-          f"{r.percent(traced)} of what moved")
+    print(f"switches: {' '.join(map(str, result['switches']))}; pinned {r.show_size(result['pinned_bytes'])}")
     goals = result["goals"] = [{"goal": "a decision, 99 of 100, ms", "measured": quantile(result["decisions"], .99), "wanted": 1,
                                 "is_met": quantile(result["decisions"], .99) <= 1}]
     if seconds < BUSY_LEAST_S:

@@ -1,7 +1,7 @@
 /*
  * bench_mix: the programs that bench/mixes.py runs, in the shape of those of HuntKTm's evaluation.
  *
- *   mix NAME --bytes SIZE (--passes N | --until MS) [--spread N]
+ *   mix NAME --bytes SIZE (--passes N | --until MS)
  *   mix --devices
  *
  *   square    vector square: two arrays, a stream each
@@ -12,8 +12,7 @@
  *   mix-a     relu and sigmoid, and a sum, of four arrays
  *   mix-b     tanh and gelu, and a sum, of eight arrays
  *
- * The grids are fixed, as in such suites, so most kernels leave multiprocessors free. --spread N
- * makes every grid N percent of that. A program:
+ * The grids are fixed, as in such suites, so most kernels leave multiprocessors free. A program:
  *
  *   1  waits for the line "go" or "go DEVICES". It has not touched the driver until then. DEVICES
  *      becomes CUDA_VISIBLE_DEVICES.
@@ -28,11 +27,10 @@
  *        fill_ms      memory and inputs
  *        work_ms      the passes
  *        passes, bytes, sum, and of the first kernel of each of its `streams` streams: blocks,
- *        threads, registers and shared (bytes of a block)
+ *        threads
  *        gpu          the first eight digits of the GPU's UUID, as a number
  *
- *      and ends with code 0. --devices prints a line of each GPU: total and free (bytes),
- *      multiprocessors, blocks, threads, registers and shared of each, gpu.
+ *      and ends with code 0. --devices prints a line of each GPU: total and free (bytes), gpu.
  *
  * A failure is the line "FAIL ..." and code 3 for a CUDA call, 2 for wrong use.
  */
@@ -46,6 +44,7 @@
 #include "bench/device.h"
 #include "bench/mix_math.h"
 #include "bench/mix_ptx.h"
+#include "bench/report.h"
 #include "common/clock.h"
 #include "common/size.h"
 
@@ -134,7 +133,7 @@ struct lane {
 
 struct mix {
     const struct kind *kind;
-    uint64_t bytes, passes, until_ms, spread;
+    uint64_t bytes, passes, until_ms;
     uint64_t begun; /* "go" */
     uint64_t count[ARRAYS_MAX];
     struct gm_bench_device gpu;
@@ -144,11 +143,6 @@ struct mix {
     uint64_t sum;
     double init_ms, open_ms, fill_ms, work_ms;
 };
-
-static double ms_since(uint64_t from)
-{
-    return (double)(gm_now() - from) / (double)GM_MS;
-}
 
 /* ---- the GPU ---- */
 
@@ -177,13 +171,6 @@ static uint32_t number_of(const struct gm_bench_device *gpu)
     return number;
 }
 
-static int attribute_of(const struct gm_bench_device *gpu, CUdevice_attribute attribute)
-{
-    int value = 0;
-    GM_CU(gpu, cuDeviceGetAttribute, &value, attribute, gpu->device);
-    return value;
-}
-
 static void print_devices(void)
 {
     struct gm_bench_device gpu;
@@ -194,14 +181,7 @@ static void print_devices(void)
         size_t free = 0, total = 0;
         open_device(&gpu, i);
         GM_CU(&gpu, cuMemGetInfo, &free, &total);
-        printf("total=%zu free=%zu multiprocessors=%d blocks=%d threads=%d registers=%d shared=%d "
-               "gpu=%u\n",
-               total, free, attribute_of(&gpu, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-               attribute_of(&gpu, CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR),
-               attribute_of(&gpu, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR),
-               attribute_of(&gpu, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR),
-               attribute_of(&gpu, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
-               number_of(&gpu));
+        printf("total=%zu free=%zu gpu=%u\n", total, free, number_of(&gpu));
         GM_CU(&gpu, cuDevicePrimaryCtxRelease, gpu.device);
     }
 }
@@ -210,30 +190,23 @@ static void open_all(struct mix *mix)
 {
     uint64_t from = gm_now();
     open_driver(&mix->gpu);
-    mix->init_ms = ms_since(from);
+    mix->init_ms = gm_bench_ms_since(from);
     from = gm_now();
     open_device(&mix->gpu, 0);
     GM_CU(&mix->gpu, cuModuleLoadData, &mix->gpu.module, gm_mix_ptx);
     for (int i = 0; i < KERNELS; i++)
         GM_CU(&mix->gpu, cuModuleGetFunction, &mix->kernel[i], mix->gpu.module, names[i]);
-    mix->open_ms = ms_since(from);
+    mix->open_ms = gm_bench_ms_since(from);
 }
 
 /* ---- memory ---- */
-
-/* Blocks of the program's grids. */
-static uint32_t blocks_of(const struct mix *mix)
-{
-    const uint64_t blocks = mix->kind->blocks * mix->spread / 100;
-    return blocks > 0 ? (uint32_t)blocks : 1;
-}
 
 static void launch(const struct mix *mix, const struct lane *lane, enum kernel kernel,
                    CUdeviceptr from, CUdeviceptr to, uint64_t n, uint32_t what)
 {
     void *args[] = {&from, &to, &n, &what};
-    GM_CU(&mix->gpu, cuLaunchKernel, mix->kernel[kernel], blocks_of(mix), 1, 1, mix->kind->threads,
-          1, 1, 0, lane->stream, args, NULL);
+    GM_CU(&mix->gpu, cuLaunchKernel, mix->kernel[kernel], mix->kind->blocks, 1, 1,
+          mix->kind->threads, 1, 1, 0, lane->stream, args, NULL);
 }
 
 /* Elements of each array: all lanes and the sums together have --bytes at most. Where there is
@@ -284,7 +257,7 @@ static void make_lanes(struct mix *mix)
         fill(mix, i, stage);
     }
     free(stage);
-    mix->fill_ms = ms_since(from);
+    mix->fill_ms = gm_bench_ms_since(from);
 }
 
 static void free_lanes(const struct mix *mix)
@@ -338,9 +311,10 @@ static void work(struct mix *mix)
                 do_step(mix, &mix->lane[i], &mix->kind->step[k]);
         read_sums(mix);
         pass++;
-    } while (mix->passes > 0 ? pass < mix->passes : ms_since(mix->begun) < (double)mix->until_ms);
+    } while (mix->passes > 0 ? pass < mix->passes
+                             : gm_bench_ms_since(mix->begun) < (double)mix->until_ms);
     mix->passes = pass;
-    mix->work_ms = ms_since(from);
+    mix->work_ms = gm_bench_ms_since(from);
 }
 
 /* Of the last array that is written. */
@@ -356,17 +330,10 @@ static void add_up(struct mix *mix)
 
 static void report(const struct mix *mix, uint32_t gpu)
 {
-    const enum kernel first = mix->kind->step[0].kernel;
-    int registers = 0, shared = 0;
-    GM_CU(&mix->gpu, cuFuncGetAttribute, &registers, CU_FUNC_ATTRIBUTE_NUM_REGS,
-          mix->kernel[first]);
-    GM_CU(&mix->gpu, cuFuncGetAttribute, &shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-          mix->kernel[first]);
     printf("done init_ms=%.3f open_ms=%.3f fill_ms=%.3f work_ms=%.3f passes=%" PRIu64
-           " bytes=%" PRIu64 " sum=%" PRIu64
-           " streams=%u blocks=%u threads=%u registers=%d shared=%d gpu=%u\n",
+           " bytes=%" PRIu64 " sum=%" PRIu64 " streams=%u blocks=%u threads=%u gpu=%u\n",
            mix->init_ms, mix->open_ms, mix->fill_ms, mix->work_ms, mix->passes, mix->bytes,
-           mix->sum, mix->kind->lanes, blocks_of(mix), mix->kind->threads, registers, shared, gpu);
+           mix->sum, mix->kind->lanes, mix->kind->blocks, mix->kind->threads, gpu);
     fflush(stdout);
 }
 
@@ -374,22 +341,17 @@ static void report(const struct mix *mix, uint32_t gpu)
 
 static bool parse(struct mix *mix, int argc, char **argv)
 {
+    const struct gm_option options[] = {
+        {"--bytes", GM_OPTION_SIZE, &mix->bytes, 1, UINT64_MAX},
+        {"--passes", GM_OPTION_NUMBER, &mix->passes, 1, UINT64_MAX},
+        {"--until", GM_OPTION_NUMBER, &mix->until_ms, 1, UINT64_MAX},
+    };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && argc > 1; i++)
         if (strcmp(argv[1], kinds[i].name) == 0)
             mix->kind = &kinds[i];
-    for (int i = 2; i + 1 < argc; i += 2) {
-        const bool is_size = strcmp(argv[i], "--bytes") == 0;
-        uint64_t *number = is_size                            ? &mix->bytes
-                           : strcmp(argv[i], "--passes") == 0 ? &mix->passes
-                           : strcmp(argv[i], "--until") == 0  ? &mix->until_ms
-                           : strcmp(argv[i], "--spread") == 0 ? &mix->spread
-                                                              : NULL;
-        if (number == NULL || (is_size ? gm_parse_size(argv[i + 1], number)
-                                       : gm_parse_number(argv[i + 1], number)) != 0)
-            return false;
-    }
-    return argc % 2 == 0 && mix->kind != NULL && mix->bytes > 0 && mix->spread > 0 &&
-           mix->spread <= 10000 && (mix->passes > 0) != (mix->until_ms > 0);
+    return mix->kind != NULL &&
+           gm_options_take(argc - 1, argv + 1, options, sizeof(options) / sizeof(options[0])) &&
+           mix->bytes > 0 && (mix->passes > 0) != (mix->until_ms > 0);
 }
 
 /* Wait for the word. False: nobody says it any more. */
@@ -406,14 +368,13 @@ static bool wait_for_go(void)
 
 int main(int argc, char **argv)
 {
-    static struct mix mix = {.spread = 100};
+    static struct mix mix;
     if (argc == 2 && strcmp(argv[1], "--devices") == 0) {
         print_devices();
         return 0;
     }
     if (!parse(&mix, argc, argv)) {
-        fprintf(stderr, "usage: mix NAME --bytes SIZE (--passes N | --until MS) [--spread N] | mix "
-                        "--devices\n");
+        fprintf(stderr, "usage: mix NAME --bytes SIZE (--passes N | --until MS) | mix --devices\n");
         return 2;
     }
     if (!wait_for_go())

@@ -15,25 +15,18 @@ case           CASE's policy: of the GPUs whose memory a program fits in, the on
 now, fit       gpumux with --place order, and --admit now or fit; programs declare what they need (GPUMUX_NEED)
 X-mps          the same, with programs that run at once sharing the multiprocessors: case under an MPS server of the bench,
                with folders of its own, which ends with it; gpumux with --space-sharing mps
-X-over-mps     gpumux whose programs find the bench's MPS server
 
-A cell is a mix and a side, such as W1-fit-mps. --cells picks some, --list names all. A cell of W1 to W4 takes 10 to 20 s on two
+A cell is a mix and a side, such as W1-fit-mps. --cells picks some. A cell of W1 to W4 takes 10 to 20 s on two
 GPUs; those of earlier results (--known FILE) are shown again and not run, if the machine, the card and --alone are the same.
-Beside that stands what the simulator (place_sim) forecasts for this machine from what the programs take alone: seconds, and how
-far its times SA are off.
-Times count from the arrival to the end of the programs' processes. An MPS server, the bench's or
-gpumux's, is there before. Idle is the time without a kernel, as NVML tells.
+Times count from the arrival to the end of the programs' processes. An MPS server, the bench's or gpumux's, is there before.
 """
 
-import argparse
-import ctypes
 import json
 import os
 import selectors
 import shutil
 import signal
 import subprocess
-import threading
 import time
 
 import rig as r
@@ -44,24 +37,22 @@ LARGE = (("deep", 19), ("image", 16), ("price", 12), ("mix-b", 10)) # GiB
 SMALL = (("square", 3), ("learn", 4), ("mix-a", 6))
 MIXES = {"W1": (16, 1), "W2": (16, 2), "W3": (16, 3), "W4": (16, 5),
          "W5": (32, 1), "W6": (32, 2), "W7": (32, 3), "W8": (32, 5)} # programs, large ones for each small one
-SIDES = ("sa", "case", "case-mps", "now", "now-mps", "fit", "fit-mps", "now-over-mps", "fit-over-mps")
+SIDES = ("sa", "case", "case-mps", "now", "now-mps", "fit", "fit-mps")
+CELLS = [f"{mix}-{side}" for mix in MIXES for side in SIDES]
 MPS = "nvidia-cuda-mps-control"
 PATIENCE_S = 120 # for a program's start and for each end
 
 
 def add_options(parser):
-    parser.add_argument("--mixes", type=sides.some_of(tuple(MIXES)), default=list(MIXES), metavar="MIX,...", help="(all)")
-    parser.add_argument("--sides", type=sides.some_of(SIDES), default=list(SIDES[:7]), metavar="SIDE,...",
-                        help="(all but over-mps)")
-    parser.add_argument("--cells", metavar="CELL,...", help="only these")
-    parser.add_argument("--list", action="store_true", help="say the cells' names and end")
+    parser.add_argument("--mixes", type=r.some_of(tuple(MIXES)), default=list(MIXES), metavar="MIX,...", help="(all)")
+    parser.add_argument("--sides", type=r.some_of(SIDES), default=list(SIDES), metavar="SIDE,...", help="(all)")
+    parser.add_argument("--cells", type=r.some_of(CELLS), metavar="CELL,...", help="only these")
     parser.add_argument("--known", action="append", default=[], metavar="FILE", help="an earlier result")
     parser.add_argument("--gpus", type=int, default=0, metavar="N", help="so many GPUs, from the first on (all)")
     parser.add_argument("--card", type=r.size, metavar="SIZE",
                         help="what programs may take of each GPU (seven eighths of what the fullest one has free)")
     parser.add_argument("--alone", type=r.milliseconds, default=r.milliseconds("1600ms"), metavar="TIME",
                         help="about what each program takes alone (1600ms)")
-    parser.add_argument("--spread", type=int, default=100, metavar="PERCENT", help="size of the programs' grids (100)")
     parser.add_argument("--limit", type=float, default=180, metavar="S", help="a cell that takes longer fails (180)")
 
 
@@ -84,15 +75,9 @@ def programs_of(mix, card):
 
 
 def all_cells(args):
-    found = [f"{mix}-{side}" for mix in args.mixes for side in args.sides]
     if not args.cells:
-        return found
-    every = [f"{mix}-{side}" for mix in MIXES for side in SIDES]
-    wanted = args.cells.split(",")
-    unknown = set(wanted) - set(every)
-    if unknown:
-        raise r.Failure(f"there is no cell {', '.join(sorted(unknown))}: --list names all")
-    return [cell for cell in every if cell in wanted]
+        return [f"{mix}-{side}" for mix in args.mixes for side in args.sides]
+    return [cell for cell in CELLS if cell in args.cells]
 
 
 class Program(r.Process):
@@ -100,8 +85,7 @@ class Program(r.Process):
 
     def __init__(self, rig, name, kind, size, work, environment=None):
         binary = "bench_mix_linked" if rig.is_linked and environment and "GPUMUX_SOCKET" in environment else "bench_mix"
-        super().__init__(rig, name, [rig.at("bench/" + binary), kind, "--bytes", size, "--spread", rig.args.spread, *work],
-                         environment)
+        super().__init__(rig, name, [rig.at("bench/" + binary), kind, "--bytes", size, *work], environment)
         self.kind, self.size, self.answer, self.failed, self.gpu = kind, size, None, None, None
         self.began = self.ended_at = None
 
@@ -207,10 +191,7 @@ class Mps(r.Process):
             if not self.is_running() or time.monotonic() > end:
                 raise r.Absent(f"{MPS} does not start: {self.complaint()}")
             time.sleep(.1)
-        done = subprocess.run([rig.at("bench/bench_mix"), "--devices"], capture_output=True, text=True, timeout=60, check=False,
-                              env={**rig.environment, **self.environment})
-        if done.returncode != 0:
-            raise r.Absent(f"CUDA does not work under {MPS}: {done.stdout.strip()[-200:]}")
+        devices_of(rig, self.environment) # CUDA works under it
 
     def say(self, command):
         """What it answers; None: it is not there."""
@@ -243,73 +224,16 @@ def end_mps(folder):
             pass # it has ended, or is another user's
 
 
-class Busy(threading.Thread):
-    """What part of the time GPUs had a kernel: NVML's figures, asked for 20 times a second."""
-
-    class Rates(ctypes.Structure):
-        _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
-
-    def __init__(self, numbers, has_nvml):
-        super().__init__(daemon=True)
-        self.is_over = threading.Event()
-        self.samples = {number: [] for number in numbers}
-        self.devices = {}
-        try:
-            if has_nvml:
-                self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
-                self.find()
-        except OSError:
-            pass # no NVML
-
-    def find(self):
-        """The devices by the beginning of their UUIDs."""
-        count = ctypes.c_uint()
-        if self.nvml.nvmlInit_v2() != 0 or self.nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
-            return
-        for i in range(count.value):
-            device, uuid = ctypes.c_void_p(), ctypes.create_string_buffer(96)
-            if (self.nvml.nvmlDeviceGetHandleByIndex_v2(i, ctypes.byref(device)) == 0 and
-                    self.nvml.nvmlDeviceGetUUID(device, uuid, 96) == 0 and uuid.value.startswith(b"GPU-")):
-                self.devices[int(uuid.value[4:12], 16)] = device
-
-    def run(self):
-        rates = Busy.Rates()
-        while not self.is_over.wait(.05):
-            for number, found in self.samples.items():
-                device = self.devices.get(number)
-                if device and self.nvml.nvmlDeviceGetUtilizationRates(device, ctypes.byref(rates)) == 0:
-                    found.append(rates.gpu)
-
-    def end(self):
-        """Of each GPU the idle part; None: NVML does not tell."""
-        self.is_over.set()
-        self.join()
-        return [1 - r.mean(found) / 100 if found else None for found in self.samples.values()]
-
-
-def devices_of(rig):
+def devices_of(rig, environment=None):
     """The machine's GPUs."""
     done = subprocess.run([rig.at("bench/bench_mix"), "--devices"], capture_output=True, text=True, timeout=120, check=False,
-                          env=rig.environment)
+                          env={**rig.environment, **(environment or {})})
     if done.returncode != 0:
         raise r.Absent((done.stdout.strip() or done.stderr.strip())[-200:] or "no GPU")
     found = [r.fields(line) for line in done.stdout.splitlines()]
     if rig.args.gpus > len(found):
         raise r.Absent(f"there are {len(found)} GPUs and not {rig.args.gpus}")
     return found[:rig.args.gpus or None]
-
-
-def host_bytes():
-    """Of the machine's memory, what programs could have now."""
-    with open("/proc/meminfo", encoding="ascii") as text:
-        available = next(int(line.split()[1]) * 1024 for line in text if line.startswith("MemAvailable:"))
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            with open(path, encoding="ascii") as text:
-                available = min(available, int(text.read()))
-        except (OSError, ValueError):
-            pass # no limit
-    return available
 
 
 # ---- cells ----
@@ -356,9 +280,9 @@ def daemon_of(rig, cell, side, card, total):
                "idle": None, "turn": None, "history": os.path.join(rig.work, f"{cell}.history")}
     if options["admit"] == "fit":
         options["patience"] = f"{rig.args.limit:.0f}s" # nobody begins without room
-    if side.endswith("-mps") and not side.endswith("over-mps"):
+    if side.endswith("-mps"):
         options["space_sharing"] = "mps"
-    host = host_bytes()
+    host = r.host_bytes()
     options["pinned"] = min(total + 2**30, host // 2)
     if options["pinned"] < total + 2**30 - len(rig.gpus) * card: # what is left if all are admitted at once
         options["paged"] = min(total, host // 4)
@@ -379,11 +303,10 @@ def run_cell(rig, cell, card):
     mix, side = cell.split("-", 1)
     wanted = programs_of(mix, card)
     profiles = {(one["kind"], one["bytes"]): one for one in rig.result["profiles"]}
-    needs_mps = side in ("case-mps", "now-over-mps", "fit-over-mps")
     is_native = side in ("sa", "case", "case-mps")
     mps = daemon = None
     try:
-        mps = Mps(rig, "mps-" + cell) if needs_mps else None
+        mps = Mps(rig, "mps-" + cell) if side == "case-mps" else None
         daemon = None if is_native else daemon_of(rig, cell, side, card, sum(size for _, size in wanted))
         environment = {**r.under(rig, daemon, is_preloaded=not rig.is_linked), **(mps.environment if mps else {})}
         programs = []
@@ -399,14 +322,11 @@ def run_cell(rig, cell, card):
         row = {"cell": cell, "mix": mix, "side": side}
         time.sleep(.3) # all wait for the word
         before = daemon.status() if daemon else None
-        busy = Busy([gpu["gpu"] for gpu in rig.gpus], not rig.args.simcuda) # simcuda's NVML does not tell
-        busy.start()
         arrived = time.monotonic()
         for program in programs:
             policy.arrive(program)
         policy.start()
         wait_for(programs, arrived + rig.args.limit, policy.end)
-        row["idle"] = busy.end()
         if daemon:
             after = daemon.status()
             row["moved"] = sum(now[key] - then[key] for now, then in zip(after["gpus"], before["gpus"])
@@ -449,7 +369,7 @@ def take_known(rig, card):
     for file in rig.args.known:
         with open(file, encoding="utf-8") as text:
             known = json.load(text)
-        same = all(known.get(key) == rig.result[key] for key in ("card", "n_gpus", "alone_ms", "spread"))
+        same = all(known.get(key) == rig.result[key] for key in ("card", "n_gpus", "alone_ms"))
         if not same or known["machine"].get("gpu") != rig.result["machine"].get("gpu"):
             print(f"{file} is of another machine or other programs")
             continue
@@ -469,8 +389,7 @@ def run(rig):
     card = args.card or min(gpu["free"] for gpu in rig.gpus) // 8 * 7
     if card > min(gpu["free"] for gpu in rig.gpus):
         raise r.Absent(f"a GPU has less than {r.show_size(card)} free")
-    rig.result.update(card=card, n_gpus=len(rig.gpus), gpus=rig.gpus, alone_ms=args.alone, spread=args.spread,
-                      mixes={mix: [kind for kind, _ in programs_of(mix, card)] for mix in MIXES})
+    rig.result.update(card=card, n_gpus=len(rig.gpus), gpus=rig.gpus, alone_ms=args.alone)
     take_known(rig, card)
     done = {row["cell"] for row in rig.result["known"]}
     cells = [cell for cell in all_cells(args) if cell not in done]
@@ -489,60 +408,23 @@ def run(rig):
 
 # ---- conclusions ----
 
-OFF_AT_MOST = .15 # of the simulator's times SA
-
-
-def forecast(rig, rows):
-    """
-    What the simulator says of these cells, into them: forecast_s, and forecast_off of its times SA from those that were measured
-    (of SA itself: of its rate). It has no word of some sides.
-    """
-    file = os.path.join(rig.work, "forecast.json")
-    with open(file, "w", encoding="utf-8") as out:
-        json.dump(rig.result, out)
-    try:
-        done = subprocess.run([rig.at("bench/place_sim"), "--cells", file], capture_output=True, text=True, timeout=60, check=False)
-        why = done.stderr.strip() if done.returncode else None
-    except r.Failure as failure:
-        why = str(failure)
-    if why:
-        print(f"no forecast: {why}")
-        return
-    take_forecast(rows, {cell: float(text) for cell, text in map(str.split, done.stdout.splitlines())})
-
-
-def take_forecast(rows, seconds):
-    alone = {row["mix"]: row["total_s"] for row in rows if row["side"] == "sa"}
-    for row in rows:
-        mine = row["forecast_s"] = seconds.get(row["cell"])
-        row["forecast_off"] = None
-        if mine and row["side"] == "sa":
-            row["forecast_off"] = row["total_s"] / mine - 1
-        elif mine and row["mix"] in alone:
-            row["forecast_off"] = seconds[row["mix"] + "-sa"] / mine / (alone[row["mix"]] / row["total_s"]) - 1
-
-
 def conclude(rig):
     result = rig.result
     if "card" not in result:
         return
     result["goals"] = []
-    order = {f"{mix}-{side}": (i, k) for i, mix in enumerate(MIXES) for k, side in enumerate(SIDES)}
-    rows = sorted(result["known"] + result["rows"], key=lambda row: order[row["cell"]])
+    rows = sorted(result["known"] + result["rows"], key=lambda row: CELLS.index(row["cell"]))
     alone = {row["mix"]: row["total_s"] for row in rows if row["side"] == "sa"}
-    forecast(rig, rows)
     print(f"{result['n_gpus']} GPUs, {r.show_size(result['card'])} each")
-    r.table(["program", "memory", "alone ms", "start", "fill", "work", "streams", "blocks", "threads", "registers", "shared"],
+    r.table(["program", "memory", "alone ms", "start", "fill", "work", "streams", "blocks", "threads"],
             [[one["kind"], r.show_size(one["bytes"]), r.number(one["alone_ms"], 0),
               r.number(one["init_ms"] + one["open_ms"], 0), r.number(one["fill_ms"], 0), r.number(one["work_ms"], 0),
-              one["streams"], one["blocks"], one["threads"], one["registers"], one["shared"]]
+              one["streams"], one["blocks"], one["threads"]]
              for one in result["profiles"]])
-    r.table(["cell", "all end after s", "times SA", "forecast s", "off", "mean s", "idle", "moved GiB", "switches", "on GPUs", "failed"],
+    r.table(["cell", "all end after s", "times SA", "mean s", "moved GiB", "switches", "on GPUs", "failed"],
             [[row["cell"], r.number(row["total_s"]),
               r.number(alone[row["mix"]] / row["total_s"] if row["mix"] in alone else None, 2),
-              r.number(row.get("forecast_s")), r.percent(row.get("forecast_off")), r.number(row["mean_s"]),
-              "/".join("-" if part is None else f"{100 * part:.0f}" for part in row["idle"]) + " %",
-              r.number(row["moved"] / 2**30) if "moved" in row else "-", row.get("switches", "-"),
+              r.number(row["mean_s"]), r.number(row["moved"] / 2**30) if "moved" in row else "-", row.get("switches", "-"),
               "/".join(str(sum(one.get("gpu") == gpu for one in row["programs"])) for gpu in range(result["n_gpus"])),
               len(row["failed"])] for row in rows])
     for row in rows:
@@ -570,25 +452,9 @@ def judge(goals, rows):
                 beside += [took[f"{mix}-case{more}"] / mine] if more else []
     if beside:
         goal("of CASE's rate, in the mean", r.mean(beside), 1.1)
-    forecasts = [abs(row["forecast_off"]) for row in rows if row["side"] != "sa" and row.get("forecast_off") is not None]
-    if forecasts:
-        goals.append({"goal": f"cells whose times SA the simulator forecasts within {OFF_AT_MOST * 100:.0f} %, of {len(forecasts)}",
-                      "measured": sum(off <= OFF_AT_MOST for off in forecasts), "wanted": len(forecasts),
-                      "is_met": max(forecasts) <= OFF_AT_MOST})
     failed = [row for row in rows if row["failed"]]
     goals.append({"goal": "cells in which a program failed", "measured": len(failed), "wanted": 0, "is_met": not failed})
 
 
-def list_cells():
-    """--list needs no GPU."""
-    parser = argparse.ArgumentParser(add_help=False)
-    add_options(parser)
-    args, _ = parser.parse_known_args()
-    if args.list:
-        print("\n".join(all_cells(args)))
-    return args.list
-
-
 if __name__ == "__main__":
-    if not list_cells():
-        r.main("mixes", __doc__, add_options, run, conclude)
+    r.main("mixes", __doc__, add_options, run, conclude)

@@ -10,11 +10,11 @@ mixed         ResNet-152, VGG-19 and a decoder
 science       2D wavelet, hotspot, unstructured flow, nearest neighbours (--kernel each)
 micro         vector addition and matrix products, two of each; also at 100 %
 pairs         five kernels, each by itself beside a program that touches as much as it can. The kernel has as much again
-              that it never touches; all have 75, 100 or 150 % of --pair-budget. By
-              need, and with a cap for the other program.
+              that it never touches; all have 75, 100 or 150 % of --pair-budget. By need, and with a cap for the other
+              program.
 
-A cell is a set, a percentage and a length of turns: "decoders-150-200ms". --cells picks some by name, --list names all. A
-cell takes a minute or two; those of earlier results (--known FILE) are shown again and not run.
+A cell is a set, a percentage and a length of turns: "decoders-150-200ms". --cells picks some by name; a wrong name is answered by
+all. A cell takes a minute or two; those of earlier results (--known FILE) are shown again and not run.
 
 In-memory throughput is that of the same programs natively at once, which the GPU must have the memory for. The bound and the
 ideal are those of bench/ideal.py with the programs' footprints and alone times, the budget, and the link as in the same
@@ -22,7 +22,6 @@ run: the bound for equal turns of that length one after the other, the ideal for
 turn counts from the moment the program runs.
 """
 
-import argparse
 import functools
 import json
 import subprocess
@@ -33,25 +32,15 @@ import rig as r
 import sides
 
 SETS = ("decoders", "more", "cnns", "mixed", "science", "micro", "pairs")
-PAPER = {150: .74, 200: .58, 300: .43} # MSched: of in-memory throughput, beside decoders
 PAIRS = ("wavelet", "hotspot", "flow", "neighbours", "products")
 PAIR_OVER = (75, 100, 150)
 
 
-def numbers(text):
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text} is not a list such as 150,200") from None
-
-
 def add_options(parser):
     programs.add_options(parser)
-    parser.add_argument("--sets", type=sides.some_of(SETS), default=list(SETS), metavar="SET,...", help="(all)")
-    parser.add_argument("--over", type=numbers, metavar="PERCENT,...", help="only these percentages (all)")
+    parser.add_argument("--sets", type=r.some_of(SETS), default=list(SETS), metavar="SET,...", help="(all)")
     parser.add_argument("--turns", default="200ms,1s", metavar="TIME,...", help="lengths of turns (200ms,1s)")
     parser.add_argument("--cells", metavar="CELL,...", help="only these cells")
-    parser.add_argument("--list", action="store_true", help="say the cells' names and end")
     parser.add_argument("--known", action="append", default=[], metavar="FILE", help="an earlier result")
     parser.add_argument("--decoder", type=r.size, default=7 * 2**30, metavar="SIZE", help="(7G)")
     parser.add_argument("--cnn", type=r.size, default=4 * 2**30, metavar="SIZE", help="(4G)")
@@ -67,9 +56,6 @@ class Cell:
         self.set, self.over, self.turn, self.what, self.variant = set_, over, turn, what, variant
         self.name = "-".join(str(part) for part in (set_, what, over, turn, variant) if part)
 
-    def is_paper(self):
-        return self.set in ("decoders", "more") and self.turn == "200ms"
-
 
 def all_cells(args):
     """Those that share native programs side by side."""
@@ -84,8 +70,8 @@ def all_cells(args):
     wanted = args.cells.split(",") if args.cells else [cell.name for cell in found]
     unknown = set(wanted) - {cell.name for cell in found}
     if unknown:
-        raise r.Failure(f"there is no cell {', '.join(sorted(unknown))}: --list names all")
-    return [cell for cell in found if cell.name in wanted and (not args.over or cell.over in args.over)]
+        raise r.Failure(f"there is no cell {', '.join(sorted(unknown))}: take some of {', '.join(cell.name for cell in found)}")
+    return [cell for cell in found if cell.name in wanted]
 
 
 def plans_of(args, cell):
@@ -130,7 +116,7 @@ def run_cell(rig, cell, natives, alone):
     args = rig.args
     plans = plans_of(args, cell)
     row = {"cell": cell.name, "set": cell.set, "over": cell.over, "turn": cell.turn, "variant": cell.variant,
-           "is_paper": cell.is_paper(), "budget": budget_of(args, cell, natives), "footprints": alone,
+           "budget": budget_of(args, cell, natives), "footprints": alone,
            "block_ms": max(args.block, 2 * len(plans) * r.milliseconds(cell.turn))} # two rounds at least
     change = functools.partial(set_cap, rig, row) if cell.variant == "cap" else None
     sides.measure(rig, row, natives, plans, change=change, gpu_budget=row["budget"], turn=cell.turn)
@@ -161,7 +147,7 @@ def run(rig):
                 sides.end(natives)
                 natives = []
                 natives, who = sides.start(rig, f"native-{cell.name}", plans), mine
-                alone = [[*native.footprint(), r.median([ms for _, ms, _ in native.units(500)["list"]])]
+                alone = [[*native.footprint(), r.median([ms for _, ms in native.units(500)["list"]])]
                          for native in natives]
             run_cell(rig, cell, natives, alone)
 
@@ -202,10 +188,10 @@ def conclude(rig):
         if "status" in row:
             conclude_row(row, result["ceiling"])
     rows = [row for row in result["known"] + result["rows"] if "ideal" in row]
-    r.table(["cell", "budget", "of in-memory", "least", "MSched", "bound", "of bound", "ideal", "of ideal", "GiB/s", "ideal",
+    r.table(["cell", "budget", "of in-memory", "least", "bound", "of bound", "ideal", "of ideal", "GiB/s", "ideal",
              "turns/s"],
             [[row["cell"], r.show_size(row["budget"]), r.percent(row["share"]), r.percent(row["least"]),
-              r.percent(PAPER[row["over"]]) if row["is_paper"] else "-", r.percent(row["bound"]),
+              r.percent(row["bound"]),
               r.percent(row["bound"] and row["share"] / row["bound"]),
               r.percent(row["ideal"] and row["ideal"]["share"]), r.percent(row["of_ideal"]), r.number(row["rate"] / 2**30),
               r.number(row["ideal"] and row["ideal"]["rate"] / 2**30), r.number(row["switches"] / row["app_s"])]
@@ -228,22 +214,9 @@ def judge(goals, rows):
             goal(f"{row['cell']}: of the ideal", row["of_ideal"], .7)
         if row["over"] == 100:
             goal(f"{row['cell']}: of in-memory", row["share"], .99)
-        if row["is_paper"] and row["bound"]:
+        if row["set"] in ("decoders", "more") and row["turn"] == "200ms" and row["bound"]:
             goal(f"{row['cell']}: of the bound", row["share"] / row["bound"], .9)
-            if row["bound"] > PAPER[row["over"]]:
-                goal(f"{row['cell']}: of in-memory, MSched's", row["share"], PAPER[row["over"]])
-
-
-def list_cells():
-    """--list needs no GPU."""
-    parser = argparse.ArgumentParser(add_help=False)
-    add_options(parser)
-    args, _ = parser.parse_known_args()
-    if args.list:
-        print("\n".join(cell.name for cell in all_cells(args)))
-    return args.list
 
 
 if __name__ == "__main__":
-    if not list_cells():
-        r.main("multi", __doc__, add_options, run, conclude)
+    r.main("multi", __doc__, add_options, run, conclude)

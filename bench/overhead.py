@@ -10,13 +10,12 @@ table shows the median over all starts, and the smallest and the largest.
 
     launch-1, launch-8   an empty kernel, by one thread and by eight at once (bench/bench_calls)
     graph-20             a replay of a CUDA graph of 20 empty kernels
-    grow-20M             one allocation of a program that allocates 20 MiB again and again and fills each
-    resnet50             inference of one image in PyTorch (bench/python/units.py)
-    decode               one token of a decoder of 1.1 billion weights, each kernel launched by itself
+    grow-20M and others  one allocation of a program that allocates so much again and again and fills each
+    resnet50             inference of one image in PyTorch (bench/python/models.py)
+    decode               one token of a decoder of 3 GiB, each kernel launched by itself
     decode-graphs        the same in one CUDA graph
     training             one step of training a ResNet-50
-    load                 reading a model file of --model-bytes from the page cache onto the GPU, first in a process
-    load-again           the same, later in that process
+    load                 reading a model file of --model-bytes from the page cache onto the GPU
 
 The models compute the same in all three processes, or the bench fails; so it does if the daemon moved anything.
 
@@ -26,32 +25,26 @@ for it, and the third under another one, on which an idle program has more memor
 
 import math
 import os
-import sys
 import time
 
+import programs as p
 import rig as r
-from actors import under
 
 LANES = ("native A", "native B", "gpumux")
-CALLS = ("launch-1", "launch-8", "graph-20", "grow-20M")
-LOADS = ("load", "load-again")
-MODELS = ("resnet50", "decode", "decode-graphs", "training")
-SIMULATED = CALLS[:3]  # what the simulated GPU has room for, and kernels
+CALLS = ("launch-1", "launch-8", "graph-20", "grow-4M", "grow-20M", "grow-128M", "grow-512M")
+MODELS = {"resnet50": ("inference", 2**30), "decode": ("decoder", 3 * 2**30), "decode-graphs": ("decoder-graphs", 3 * 2**30),
+          "training": ("resnet50", 4 * 2**30), "load": ("loading", 0)} # of models.py, and bytes
+CASES = (*CALLS, *MODELS)
+SIMULATED = CALLS[:3] # what the simulated GPU has room for, and kernels
 LIMITS = {"load": 1.1} # of native; of all others:
 LIMIT = 1.01
-LIMIT_MARKING = 1.08   # of launches and replays of nothing
-SPENT = .9             # of --seconds; the rest is to end everything
+LIMIT_MARKING = 1.08 # of launches and replays of nothing
+SPENT = .9 # of --seconds; the rest is to end everything
 LEAST_ROUNDS = 3
-LEAST_UNITS = 2        # of a model in a turn
-THREADS = 8            # of the case with most
-
-
-def names(text):
-    return [part for part in text.split(",") if part]
 
 
 def add_options(parser):
-    parser.add_argument("--only", type=names, metavar="NAME,...", help="of " + ", ".join(CALLS + MODELS + LOADS))
+    parser.add_argument("--only", type=r.some_of(CASES), metavar="NAME,...", help="of " + ", ".join(CASES))
     parser.add_argument("--starts", type=int, default=3, metavar="N", help="of the processes (3)")
     parser.add_argument("--rounds", type=int, default=40, metavar="N", help="of each case in a start, at most (40)")
     parser.add_argument("--turn", type=r.milliseconds, default=20, metavar="TIME", help="about (20ms)")
@@ -59,96 +52,55 @@ def add_options(parser):
     parser.add_argument("--marking", action="store_true", help="beside the same without marking, not natively")
     parser.add_argument("--model-bytes", type=r.size, default=10 * 2**30, metavar="SIZE", help="of the file (10G)")
     parser.add_argument("--model-dir", default="/var/tmp", metavar="DIR", help="of that file (/var/tmp)")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
-                        help="cpu: tiny models on the processor, to try this out")
-
-
-class Program:
-    """A lane: one process, asked by lines."""
-
-    def __init__(self, rig, lane, program, command, daemons):
-        daemon = daemons[LANES.index(lane)]
-        self.process = r.Process(rig, f"{program}-{lane}".replace(" ", "-"), command,
-                                 under(rig, daemon, is_preloaded=not rig.is_linked))
-
-    def answer(self, seconds=180):
-        line = self.process.line(seconds)
-        if line.startswith("absent "):
-            raise r.Absent(line.partition(" ")[2])
-        return self.process.understand(line)
+    p.add_options(parser)
 
 
 class Calls:
     """Driver calls, by bench_calls."""
 
-    def __init__(self, rig, daemons, cores):
+    def __init__(self, rig, daemons, cores, _name):
         self.turn_ms = rig.args.turn
         self.lanes = []
         for lane, daemon in zip(LANES, daemons):
             command = [rig.at("bench/bench_calls" + ("_linked" if daemon and rig.is_linked else ""))]
-            self.lanes.append(Program(rig, lane, "calls", command + ["--cores", ",".join(map(str, cores[:THREADS]))],
-                                      daemons))
+            self.lanes.append(r.Process(rig, f"calls-{lane}".replace(" ", "-"), command,
+                                        r.under(rig, daemon, is_preloaded=not rig.is_linked)))
         for lane in self.lanes:
-            lane.process.await_line("ready", 60)
-
-    def begin(self, name):
-        del name
+            lane.await_line("ready", 60)
+            os.sched_setaffinity(lane.pid, cores[:1])
 
     def turn(self, index, name):
         kind, what = name.split("-")
-        answer = self.lanes[index].process.ask(f"{kind} {what} {self.turn_ms:g}", 120)
-        return answer["more_ns" if kind == "grow" else "unit_ns"], None
+        answer = self.lanes[index].ask(f"{kind} {what} {self.turn_ms:g}", 120)
+        return answer["more_ns" if kind == "grow" else "unit_ns"]
 
 
 class Models:
-    """Models in PyTorch, by units.py."""
+    """Models in PyTorch, which compare what they compute; their main threads all work on the first core."""
 
-    def __init__(self, rig, daemons, cores):
-        if rig.is_linked:
-            raise r.Absent("what a sanitizer built cannot be preloaded into Python")
+    def __init__(self, rig, daemons, cores, name):
         self.turn_ms = rig.args.turn
-        command = [sys.executable, "-B", "-u", f"{rig.here}/python/units.py", "--core", str(cores[0]),
-                   "--device", rig.args.device, "--file", rig.model_file or ""]
-        self.lanes = [Program(rig, lane, "models", command, daemons) for lane in LANES]
+        model, count = MODELS[name]
+        plan = p.Plan(model, 2**22 if rig.args.programs == "cpu" else count, file=rig.model_file)
+        self.lanes = [p.make(rig, f"{name}-{lane}".replace(" ", "-"), plan, daemon) for lane, daemon in zip(LANES, daemons)]
+        p.load_all(self.lanes)
         for lane in self.lanes:
-            lane.answer()
-        self.units = {}
+            os.sched_setaffinity(lane.pid, cores[:1])
+            lane.units() # not counted: the first of everything
 
-    def begin(self, name):
-        if name in LOADS:
-            return
-        for lane in self.lanes:
-            lane.process.send(f"model {name}")
-        for lane in self.lanes:
-            lane.answer()
-        self.units = {index: LEAST_UNITS for index in range(len(LANES))}
-        unit_ns = max(self.turn(index, name)[0] for index in range(len(LANES))) # not counted: the first of everything
-        units = max(LEAST_UNITS, round(self.turn_ms * 1e6 / unit_ns))
-        self.units = {index: units for index in range(len(LANES))}
-
-    def turn(self, index, name):
-        lane = self.lanes[index]
-        lane.process.send("load" if name in LOADS else f"run {self.units[index]}")
-        answer = lane.answer()
-        return answer["unit_ns"], answer["sum"]
+    def turn(self, index, _name):
+        return self.lanes[index].units(self.turn_ms)["pass_ms"] * 1e6
 
 
 def measure(rig, kind, name, until):
     """Turns of all three, round after round: {lane: [ns]}."""
-    kind.begin(name)
     found = {lane: [] for lane in LANES}
-    rounds = {"load": 1, "load-again": 2}.get(name, rig.args.rounds)
-    for number in range(rounds):
+    for number in range(LEAST_ROUNDS if name == "load" else rig.args.rounds):
         if number >= LEAST_ROUNDS and time.monotonic() > until:
             break
-        sums = set()
         for offset in range(len(LANES)): # each follows each of the others
             index = (number + offset) % len(LANES) if number % 2 else (number - offset) % len(LANES)
-            ns, one = kind.turn(index, name)
-            found[LANES[index]].append(ns)
-            sums.add(one)
-        if len(sums) != 1:
-            raise r.Failure(f"{name}: results differ: {sorted(sums)}")
+            found[LANES[index]].append(kind.turn(index, name))
     return found
 
 
@@ -161,17 +113,16 @@ def is_marking(pid):
 
 def check_apps(rig, daemons, kind):
     """Each is an app of its daemon and of no other, and marks if that asks for it."""
-    if rig.args.device == "cpu" and isinstance(kind, Models):
+    if rig.args.programs == "cpu" and isinstance(kind, Models):
         return # nobody makes a CUDA call
     for daemon in {daemon for daemon in daemons if daemon}:
         apps = {app["pid"] for app in daemon.status()["apps"]}
-        for own, program in zip(daemons, kind.lanes):
-            if (program.process.pid in apps) != (own is daemon):
-                raise r.Failure(f"{program.process.name}: it is {'an' if program.process.pid in apps else 'no'} app of "
-                                "that daemon")
-    for lane, program in zip(LANES, kind.lanes):
-        if is_marking(program.process.pid) != (rig.args.marking and lane == "gpumux"):
-            raise r.Failure(f"{program.process.name}: it {'marks' if lane != 'gpumux' else 'does not mark'}")
+        for own, process in zip(daemons, kind.lanes):
+            if (process.pid in apps) != (own is daemon):
+                raise r.Failure(f"{process.name}: it is {'an' if process.pid in apps else 'no'} app of that daemon")
+    for lane, process in zip(LANES, kind.lanes):
+        if is_marking(process.pid) != (rig.args.marking and lane == "gpumux"):
+            raise r.Failure(f"{process.name}: it {'marks' if lane != 'gpumux' else 'does not mark'}")
 
 
 def make_model_file(rig):
@@ -186,16 +137,13 @@ def make_model_file(rig):
 
 def run(rig):
     args = rig.args
-    wanted = args.only or (SIMULATED if args.simcuda else CALLS + LOADS + MODELS)
-    for name in wanted:
-        if name not in CALLS + MODELS + LOADS:
-            raise r.Failure(f"there is no case {name}: --only takes {', '.join(CALLS + MODELS + LOADS)}")
+    wanted = args.only or (SIMULATED if args.simcuda else CASES)
     budget = args.budget or (2**29 if args.simcuda else 40 * 2**30) // (2 if args.marking else 1)
     pinned = 2**34 if args.marking and not args.simcuda else 2**28 # what asks has memory of both on the host
     options = {"gpu_budget": budget, "pinned": pinned, "idle": "100ms", "turn": None}
     rig.result.update(cases={name: [] for name in wanted}, absent={}, marking=args.marking)
     cores = sorted(os.sched_getaffinity(0))
-    rig.model_file = make_model_file(rig) if set(LOADS) & set(wanted) else None
+    rig.model_file = make_model_file(rig) if "load" in wanted else None
     try:
         daemon = r.Daemon(rig, **options)
         daemons = [daemon if args.marking else None] * 2 + [daemon]
@@ -225,23 +173,22 @@ def measure_start(rig, daemons, wanted, cores, starts_left):
     time_left = rig.left() - (1 - SPENT) * rig.args.seconds
     end = time.monotonic() + time_left / starts_left
     cases = [name for name in wanted if name not in rig.result["absent"]]
-    for factory, group in ((Calls, [name for name in cases if name in CALLS]),
-                           (Models, [name for name in cases if name not in CALLS])):
-        group.sort(key=lambda name: name not in LOADS) # the first load is the first of its process
+    groups = [(Calls, [name for name in cases if name in CALLS])] + [(Models, [name]) for name in cases if name in MODELS]
+    for factory, group in groups:
         if not group:
             continue
         try:
-            kind = factory(rig, daemons, cores)
-            for name in group:
-                left = sum(one in cases for one in wanted[wanted.index(name):])
-                until = time.monotonic() + max(0, end - time.monotonic()) / left
-                rig.result["cases"][name].append(measure(rig, kind, name, until))
-            check_apps(rig, daemons, kind)
+            kind = factory(rig, daemons, cores, group[0])
         except r.Absent as absent:
             rig.result["absent"].update(dict.fromkeys(group, str(absent)))
             continue
+        for name in group:
+            left = sum(one in cases for one in wanted[wanted.index(name):])
+            until = time.monotonic() + max(0, end - time.monotonic()) / left
+            rig.result["cases"][name].append(measure(rig, kind, name, until))
+        check_apps(rig, daemons, kind)
         for lane in kind.lanes:
-            lane.process.end()
+            lane.end()
 
 
 def line_of(name, starts):

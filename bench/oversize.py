@@ -4,14 +4,13 @@
 sweep     One allocation that is larger than the budget, with --oversize host. The part that does not fit on the GPU is pinned
           host memory that kernels read over the link. The program fills the allocation, then sweeps it again and again:
           by turns reading (verify), and reading and writing (rewrite). Beside that: the same program natively, which the
-          GPU must have the memory for; and with --oversize refuse, where the allocation has to fail with out-of-memory.
-          The ceiling is bench/link of the same run.
-decode    A decoder (bench/layers.c): each weight is read once a token. Activations and a workspace, of which each layer reads
+          GPU must have the memory for. The ceiling is bench/link of the same run.
+decode    A decoder (bench/app.c): each weight is read once a token. Activations and a workspace, of which each layer reads
           and writes 1M each, were allocated last, and must not be on the host for that. It may be larger by
           GPUMUX_OVERSIZE=host. The bound is what must be read over the link, (all it has - usable budget) / zero-copy rate.
-train     The same with gradients: forward, backward, update, with activations of 8M and all of the workspace. The bound is
-          Belady's, with costs: what must cross the link in a step if the future is known, at the zero-copy rates of reading
-          and writing. Beside it: the same if each weight and gradient has one place for good.
+train     The same with gradients: forward, backward, update, with activations of 8M and all of the workspace. The bound is what
+          must cross the link in a step if each weight and gradient has one place for good, at the zero-copy rates of reading
+          and writing.
 resident  The decoder with a budget that holds all of it, beside native.
 
 In the last three a native program takes turns with it, which also measures the ceilings: a kernel that reads, writes, or
@@ -19,22 +18,11 @@ rewrites pinned host memory, and one that reads resident weights. Every word tha
 """
 
 import argparse
-import heapq
-import math
 import time
 
 import rig as r
 
-
 PARTS = ("sweep", "decode", "train", "resident")
-
-
-def parts(text):
-    found = text.split(",")
-    for part in found:
-        if part not in PARTS:
-            raise argparse.ArgumentTypeError(f"{part} is none of {', '.join(PARTS)}")
-    return found
 
 
 def models_of(text):
@@ -46,13 +34,12 @@ def models_of(text):
 
 
 def add_options(parser):
-    parser.add_argument("--parts", type=parts, default=list(PARTS), metavar="PART,...", help="what to measure (all)")
+    parser.add_argument("--parts", type=r.some_of(PARTS), default=list(PARTS), metavar="PART,...", help="what to measure (all)")
     sweeps = parser.add_argument_group("sweep")
     sweeps.add_argument("--size", type=r.size, default=40 * 2**30, metavar="SIZE", help="of the allocation (40G)")
     sweeps.add_argument("--budget", type=r.size, default=24 * 2**30, metavar="SIZE", help="of GPU memory (24G)")
     sweeps.add_argument("--pinned", type=r.size, metavar="SIZE", help="pinned memory (size less budget, and 2G)")
     sweeps.add_argument("--sweeps", type=int, default=10, metavar="N", help="of each kind, at most (10)")
-    sweeps.add_argument("--skip-native", action="store_true", help="leave the native program out")
     models = parser.add_argument_group("decode, train, resident")
     models.add_argument("--decode", type=models_of, default=models_of("16G/12G,24G/16G"), metavar="SIZE/BUDGET,...",
                         help="weights, and GPU memory (16G/12G,24G/16G)")
@@ -60,9 +47,7 @@ def add_options(parser):
                         help="weights and gradients, and GPU memory (16G/12G)")
     models.add_argument("--resident", type=r.size, default=16 * 2**30, metavar="SIZE", help="weights (16G)")
     models.add_argument("--layer", type=r.size, default=2**27, metavar="SIZE", help="a weight (128M)")
-    models.add_argument("--activation", type=r.size, metavar="SIZE", help="each of two (1M, train: 8M)")
     models.add_argument("--workspace", type=r.size, default=2**25, metavar="SIZE", help="(32M)")
-    models.add_argument("--used", type=r.size, metavar="SIZE", help="of it by each layer (1M, train: all)")
     models.add_argument("--host", type=r.size, default=2**30, metavar="SIZE", help="pinned memory of the ceilings (1G)")
     models.add_argument("--warm", type=r.milliseconds, default=20000, metavar="TIME",
                         help="before the rounds: the daemon finds out what is used most (20s)")
@@ -90,22 +75,6 @@ def rates(took, size, bytes_on_host):
     return found
 
 
-def refuses(rig):
-    """The same allocation with --oversize refuse: out of memory, and nothing else."""
-    args = rig.args
-    daemon = r.Daemon(rig, "daemon-refuse", gpu_budget=args.budget, pinned=pinned(args), oversize="refuse")
-    try:
-        r.App(rig, "app-refused", args.size, daemon, piece=args.size)
-    except r.Failure as failure:
-        text = str(failure)
-    else:
-        raise r.Failure("with --oversize refuse the allocation was granted")
-    if "CUDA_ERROR_OUT_OF_MEMORY" not in text:
-        raise r.Failure(f"with --oversize refuse: {text}")
-    daemon.stop()
-    return text
-
-
 def pinned(args):
     return args.pinned or max(2**26, args.size - args.budget + min(2 * 2**30, args.budget // 2))
 
@@ -114,10 +83,7 @@ def run_sweep(rig):
     args = rig.args
     if args.size <= args.budget:
         raise r.Failure("the allocation fits into the budget")
-    if not rig.has_option("oversize"):
-        raise r.Absent("this gpumuxd has no --oversize")
     rig.link("before")
-    rig.result["refused"] = refuses(rig)
     daemon = r.Daemon(rig, gpu_budget=args.budget, pinned=pinned(args), oversize="host")
     begun = time.monotonic()
     app = r.App(rig, "app", args.size, daemon, piece=args.size)
@@ -135,7 +101,7 @@ def run_sweep(rig):
     app.end()
     daemon.stop()
     rig.link("after")
-    if not args.skip_native and rig.left() > 2:
+    if rig.left() > 2:
         native = r.App(rig, "native", args.size, piece=args.size)
         until = time.monotonic() + rig.left() / len(args.parts) / 2
         rig.result["native"] = rates(sweep(rig, native, until), args.size, 0)
@@ -147,8 +113,7 @@ def conclude_sweep(rig):
     ceiling = result["ceiling"] = rig.ceiling()
     sweeps = result["sweeps"] = rates(result.pop("sweep_ms"), args.size, result["bytes_on_host"])
     print(f"oversize: one allocation of {r.show_size(args.size)}, budget {r.show_size(args.budget)}: "
-          f"{r.show_size(result['bytes_on_host'])} in host memory; every word checked in every sweep; refused with "
-          "--oversize refuse")
+          f"{r.show_size(result['bytes_on_host'])} in host memory; every word checked in every sweep")
     print(f"link, GB/s: {ceiling['h2d']:.1f} to the GPU, {ceiling['d2h']:.1f} from it, {ceiling['both']:.1f} both "
           f"ways; ready after {result['start_s']:.1f} s")
     rows = []
@@ -165,103 +130,26 @@ def conclude_sweep(rig):
 
 # ---- models ----
 
-class Layers(r.Process):
-    """bench/layers with its memory filled: under a daemon, or natively."""
-
-    count = 0
-
-    def __init__(self, rig, name, what, daemon=None):
-        args = rig.args
-        Layers.count += 1
-        linked = "_linked" if daemon and rig.is_linked else ""
-        command = [rig.at("bench/bench_layers" + linked), "--layers", what["layers"], "--layer", args.layer, "--seed",
-                   Layers.count, "--activation", what["activation"], "--workspace", args.workspace, "--used", what["used"]]
-        if what["has_gradients"]:
-            command.append("--gradients")
-        if not daemon:
-            command += ["--host", args.host]
-        self.bytes = what["bytes"]
-        environment = r.under(rig, daemon, is_preloaded=not rig.is_linked)
-        if daemon:
-            environment["GPUMUX_OVERSIZE"] = "host"
-        super().__init__(rig, name, command, environment)
-        first = self.line(180)
-        if not first.startswith("ready "):
-            raise r.Failure(f"{name}: {first}")
-
-    def work(self, verb, count):
-        """Milliseconds of one: of so many tokens or steps the median."""
-        return self.ask(f"{verb} {count}", 180)["ms"]
+def start_model(rig, name, what, daemon=None):
+    """bench/app as a model, with its memory filled: under a daemon, or natively."""
+    args = rig.args
+    options = ["--activation", what["activation"], "--workspace", args.workspace, "--used", what["used"]]
+    options += ["--gradients"] * what["has_gradients"] + ([] if daemon else ["--host", args.host])
+    return r.App(rig, name, what["layers"] * args.layer, daemon, piece=args.layer, patience=180, options=options,
+                 environment={"GPUMUX_OVERSIZE": "host"} if daemon else None)
 
 
-def most_saved(intervals, end, capacity):
-    """
-    The most that at most `capacity` intervals at a time can save: (from, to, what it saves) each, between 0 and `end`.
-    Minimum-cost flow along the line of time.
-    """
-    edges = [[] for _ in range(end + 1)] # [to, room, cost, its reverse's place]
-
-    def add(start, stop, room, cost):
-        edges[start].append([stop, room, cost, len(edges[stop])])
-        edges[stop].append([start, 0, -cost, len(edges[start]) - 1])
-
-    for at in range(end):
-        add(at, at + 1, capacity, 0)
-    for start, stop, saves in intervals:
-        add(start, stop, 1, -saves)
-    depth = [0] + [math.inf] * end # of the first paths, in the order of time
-    for at in range(end):
-        for stop, room, cost, _ in edges[at]:
-            if room > 0:
-                depth[stop] = min(depth[stop], depth[at] + cost)
-    saved = 0
-    for _ in range(capacity):
-        away, came, heap = [math.inf] * (end + 1), [None] * (end + 1), [(0, 0)]
-        away[0] = 0
-        while heap:
-            far, at = heapq.heappop(heap)
-            if far > away[at]:
-                continue
-            for place, (stop, room, cost, _) in enumerate(edges[at]):
-                longer = far + cost + depth[at] - depth[stop]
-                if room > 0 and longer < away[stop] - 1e-9:
-                    away[stop], came[stop] = longer, (at, place)
-                    heapq.heappush(heap, (longer, stop))
-        depth = [old + more for old, more in zip(depth, away)]
-        if depth[end] > -1e-9: # nothing more is saved
-            break
-        saved -= depth[end]
-        at = end
-        while at:
-            before, place = came[at]
-            edges[before][place][1] -= 1
-            edges[at][edges[before][place][3]][1] += 1
-            at = before
-    return saved
-
-
-def belady(uses, capacity, read_ms, write_ms):
-    """
-    The least milliseconds over the link in one of many equal rounds, if the GPU has room for `capacity` blocks and the
-    future is known. `uses`: in a round, (block, is_read, is_written) each; a block costs read_ms to read over the link
-    and write_ms to write. Between two of its uses a block is kept on the GPU, or what was written before crosses
-    the link, and what is read next crosses it again.
-    """
-    def saved_in(rounds):
-        last, intervals = {}, []
-        for at, (block, is_read, is_written) in enumerate(uses * rounds):
-            if block in last:
-                start, was_written = last[block]
-                intervals.append((start, at, is_read * read_ms + was_written * write_ms))
-            last[block] = at, is_written
-        return most_saved([one for one in intervals if one[2] > 0], len(uses) * rounds, capacity)
-
-    whole = sum(is_read * read_ms + is_written * write_ms for _, is_read, is_written in uses)
-    return max(0, whole - (saved_in(4) - saved_in(2)) / 2)
+def work(app, verb, count):
+    """Milliseconds of one: of so many tokens or steps the median."""
+    return app.ask(f"{verb} {count}", 180)["ms"]
 
 
 def fixed_places(uses, capacity, read_ms, write_ms):
-    """The same if each block has one place for good: those that cost least are on the host."""
+    """
+    The least milliseconds over the link in a round, if the GPU has room for `capacity` blocks and each block has one place
+    for good: those that cost least are on the host. `uses`: in a round, (block, is_read, is_written) each; a block costs
+    read_ms to read over the link and write_ms to write.
+    """
     costs = {}
     for block, is_read, is_written in uses:
         costs[block] = costs.get(block, 0) + is_read * read_ms + is_written * write_ms
@@ -269,7 +157,7 @@ def fixed_places(uses, capacity, read_ms, write_ms):
 
 
 def uses_of_step(layers):
-    """Of bench/layers: weights are the blocks from 0 on, gradients those from `layers` on."""
+    """Of a step of bench/app: weights are the blocks from 0 on, gradients those from `layers` on."""
     forward = [(i, True, False) for i in range(layers)]
     backward, update = [], []
     for i in range(layers):
@@ -280,8 +168,9 @@ def uses_of_step(layers):
 
 def small_of(args, kind):
     """What is allocated last: its parts, and what they take on the GPU."""
-    activation = args.activation or (2**23 if kind == "train" else 2**20)
-    used = args.used or (args.workspace if kind == "train" else min(args.workspace, 2**20))
+    is_train = kind == "train"
+    activation = min(args.layer // 2, 2**23 if is_train else 2**20)
+    used = args.workspace if is_train else min(args.workspace, 2**20)
     whole = sum(-(-one // 2**21) * 2**21 for one in (activation, activation, args.workspace))
     return {"activation": activation, "used": used, "small": whole}
 
@@ -297,21 +186,21 @@ def run_model(rig, kind, count, budget, share):
     verb = "steps" if has_gradients else "tokens"
     pinned_bytes = max(0, count + what["small"] - budget) + 2**26 + min(2 * 2**30, budget // 2) # 64 MiB to move through
     begun = time.monotonic()
-    native = Layers(rig, f"native-{kind}-{len(rig.result['models'])}", what)
+    native = start_model(rig, f"native-{kind}-{len(rig.result['models'])}", what)
     daemon = r.Daemon(rig, f"daemon-{kind}-{len(rig.result['models'])}", gpu_budget=budget, pinned=pinned_bytes)
-    app = Layers(rig, f"app-{kind}-{len(rig.result['models'])}", what, daemon)
+    app = start_model(rig, f"app-{kind}-{len(rig.result['models'])}", what, daemon)
     what["start_s"] = time.monotonic() - begun
     warm_until = min(time.monotonic() + args.warm / 1000, (time.monotonic() + until) / 2)
-    what["warm_ms"] = [app.work(verb, 1)]
+    what["warm_ms"] = [work(app, verb, 1)]
     while time.monotonic() < warm_until:
-        what["warm_ms"].append(app.work(verb, 1))
+        what["warm_ms"].append(work(app, verb, 1))
     found = {"native": [], "app": [], "read": [], "write": [], "rewrite": [], "resident": []}
     while len(found["app"]) < args.rounds and (len(found["app"]) < 1 or time.monotonic() < until):
         answer = native.ask("rates", 180)
         for rate in ("read", "write", "rewrite", "resident"):
             found[rate].append(answer[rate])
-        found["native"].append(native.work(verb, args.repeats))
-        found["app"].append(app.work(verb, args.repeats))
+        found["native"].append(work(native, verb, args.repeats))
+        found["app"].append(work(app, verb, args.repeats))
     status = daemon.status()
     mine = [one for one in status["apps"] if one["pid"] == app.pid][0]
     what.update({key: r.spread(values) for key, values in found.items()})
@@ -330,11 +219,10 @@ def judge(args, what):
     if what["has_gradients"]:
         room = max(0, what["usable"] - what["small"]) // args.layer
         costs = room, args.layer / read / 1e6, args.layer / write / 1e6
-        what["bound_ms"] = belady(uses_of_step(what["layers"]), *costs)
-        what["fixed_ms"] = fixed_places(uses_of_step(what["layers"]), *costs)
+        what["bound_ms"] = fixed_places(uses_of_step(what["layers"]), *costs)
     else:
-        what["bound_ms"] = what["fixed_ms"] = max(0, what["total"] - what["usable"]) / read / 1e6
-    what["of_bound"], what["of_fixed"] = what["bound_ms"] / took, what["fixed_ms"] / took
+        what["bound_ms"] = max(0, what["total"] - what["usable"]) / read / 1e6
+    what["of_bound"] = what["bound_ms"] / took
 
 
 def conclude_models(rig):
@@ -346,10 +234,10 @@ def conclude_models(rig):
                      *(r.number(what["app"][key]) for key in ("median", "min", "max")),
                      r.number(1000 / what["app"]["median"]),
                      r.number(what["bound_ms"]) if is_larger else "-", r.percent(what["of_bound"]) if is_larger else "-",
-                     r.percent(what["of_fixed"]) if is_larger else "-", r.number(what["native"]["median"]),
+                     r.number(what["native"]["median"]),
                      r.percent(what["of_native"])])
     r.table(["model", "has", "budget", "on host", "ms", "min", "max", "a second", "bound, ms", "of bound",
-             "of fixed places", "native, ms", "of native"], rows)
+             "native, ms", "of native"], rows)
     for what in rig.result["models"]:
         rates_of = ", ".join(f"{name} {r.number(what[key]['median'])}" for key, name in (
             ("read", "zero-copy read"), ("write", "write"), ("rewrite", "rewrite"), ("resident", "resident read")))

@@ -27,9 +27,10 @@ class Plan:
     are passes that do `work`. In place of any of them bench/app does that.
     """
 
-    def __init__(self, model, count, units=16, prompt=16, seed=1, work=None, piece=None, options=(), spare=0):
+    def __init__(self, model, count, units=16, prompt=16, seed=1, work=None, piece=None, options=(), spare=0,
+                 file=None):
         self.model, self.bytes, self.units, self.prompt, self.seed = model, count, units, prompt, seed
-        self.work, self.piece, self.options, self.spare = work, piece, list(options), spare
+        self.work, self.piece, self.options, self.spare, self.file = work, piece, list(options), spare, file
 
 
 def add_options(parser):
@@ -37,17 +38,6 @@ def add_options(parser):
                         help="torch: models in PyTorch; app: bench/app instead (what --simcuda takes); cpu: tiny "
                         "models on the processor, which do not use the daemon: to try a bench out")
     parser.add_argument("--piece", type=size, metavar="SIZE", help="allocations of bench/app (1G)")
-
-
-def add_decoder_options(parser):
-    parser.add_argument("--launches", action="store_true",
-                        help="the decoder that never rests launches each kernel by itself, and so waits for the "
-                        "processor; without this a token is one CUDA graph")
-
-
-def decoder(args):
-    """The model that never rests: what it does in a second should be the GPU's affair."""
-    return "decoder" if args.launches else "decoder-graphs"
 
 
 def make(rig, name, plan, daemon=None):
@@ -152,6 +142,8 @@ class Model(Worker, Process):
                    "--prompt", plan.prompt, "--seed", plan.seed]
         if daemon and rig.is_linked and not is_on_cpu:
             raise Absent("what a sanitizer built cannot be preloaded into Python")
+        if plan.file:
+            command += ["--file", plan.file]
         if is_on_cpu:
             command += ["--device", "cpu"]
         Process.__init__(self, rig, name, command, under(rig, None if is_on_cpu else daemon))
@@ -176,16 +168,8 @@ class Standin(Worker, App):
     def check(self):
         self.ask("check", self.patience)
 
-    def map(self):
-        """Of each of its pieces the address of its allocation, its own, its bytes, and 1 if a pass touches it."""
-        file = os.path.join(self.rig.work, f"{self.name}.map")
-        self.ask(f"map {file}", self.patience)
-        with open(file, encoding="ascii") as lines:
-            return [tuple(map(int, line.split())) for line in lines]
-
     def footprint(self):
-        touched = sum(count for _, _, count, is_touched in self.map() if is_touched)
-        return (touched, 0) if self.words[1] == "verify" else (0, touched)
+        return (self.loaded["touched"], 0) if self.words[1] == "verify" else (0, self.loaded["touched"])
 
     def begin_load(self):
         plan, options = self.plan, self.plan.options
@@ -228,7 +212,7 @@ def load_all(programs):
 
 
 def work_together(programs, ms):
-    """All at once for so long. When that began, in ms, and of each the units as (end_ms, ms, is_rewrite)."""
+    """All at once for so long. When that began, in ms, and of each the units as (end_ms, ms)."""
     begun = time.monotonic() * 1000
     for program in programs:
         program.ask_units(ms)
@@ -254,7 +238,7 @@ class Kept:
         line = self.program.try_line(seconds) if self.is_asked else None
         if line is None:
             return
-        self.ends += [end / 1000 for end, _, _ in self.program.take(line)["list"]]
+        self.ends += [end / 1000 for end, _ in self.program.take(line)["list"]]
         self.is_asked = False
         if self.is_wanted:
             self.start()
@@ -294,11 +278,3 @@ def watch(kept, until, program=None):
             return None
         files = [one.program.process.stdout for one in kept if one.is_asked]
         select.select(files + ([program.process.stdout] if program else []), [], [], left)
-
-
-def end_all(kept):
-    """All to rest: none waits for another's answer."""
-    for one in kept:
-        one.is_wanted = False
-    for one in kept:
-        one.end()

@@ -8,13 +8,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/size.h"
+
 void gm_report_spread(FILE *out, const char *name, struct gm_spread spread)
 {
     fprintf(out, "\"%s\": {\"median\": %.3f, \"p10\": %.3f, \"p90\": %.3f}", name, spread.median,
             spread.low, spread.high);
 }
 
-void gm_report_text(FILE *out, const char *text)
+/* A JSON string with its quotes. */
+static void gm_report_text(FILE *out, const char *text)
 {
     fputc('"', out);
     for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
@@ -113,24 +116,35 @@ int gm_report_close(FILE *out, const char *file)
     return failed ? -1 : 0;
 }
 
-bool gm_report_options(int argc, char **argv, const char *counter, uint64_t most, uint64_t *count,
-                       const char **json)
+static bool take_value(const struct gm_option *option, const char *text)
 {
-    for (int i = 1; i < argc; i += 2) {
-        char *end = NULL;
-        if (i + 1 == argc)
+    uint64_t number = 0;
+    if (text == NULL || text[0] == '\0')
+        return false;
+    if (option->kind == GM_OPTION_TEXT) {
+        *(const char **)option->value = text;
+        return true;
+    }
+    const bool is_size = option->kind == GM_OPTION_SIZE;
+    if ((is_size ? gm_parse_size(text, &number) : gm_parse_number(text, &number)) != 0 ||
+        number < option->least || number > option->most)
+        return false;
+    *(uint64_t *)option->value = number;
+    return true;
+}
+
+bool gm_options_take(int argc, char **argv, const struct gm_option *options, size_t count)
+{
+    for (int i = 1; i < argc; i++) {
+        const struct gm_option *option = options;
+        while (option < options + count && strcmp(argv[i], option->name) != 0)
+            option++;
+        if (option == options + count)
             return false;
-        if (strcmp(argv[i], "--json") == 0) {
-            *json = argv[i + 1];
-        } else if (strcmp(argv[i], counter) == 0) {
-            errno = 0;
-            *count = strtoull(argv[i + 1], &end, 10);
-            if (argv[i + 1][0] < '0' || argv[i + 1][0] > '9' || *end != '\0' || errno != 0 ||
-                *count == 0 || *count > most)
-                return false;
-        } else {
+        if (option->kind == GM_OPTION_FLAG)
+            *(bool *)option->value = true;
+        else if (!take_value(option, argv[++i])) /* NULL behind the last */
             return false;
-        }
     }
     return true;
 }

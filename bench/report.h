@@ -14,21 +14,23 @@
 /* "name": {"median": ..., "p10": ..., "p90": ...} without anything behind it. */
 void gm_report_spread(FILE *out, const char *name, struct gm_spread spread);
 
-/* A JSON string with its quotes. */
-void gm_report_text(FILE *out, const char *text);
-
 /*
  * The machine as a JSON object: GPU and driver (null without one), processor, memory, kernel,
  * distribution. No name or address of the machine is in it.
  */
 void gm_report_machine(FILE *out, const char *gpu, int cuda_version);
 
-/*
- * The options of a bench that counts one thing: `counter` N, from 1 to `most`, into `*count`, and
- * --json FILE into `*json`; both are left alone if not given. False: something else was given.
- */
-bool gm_report_options(int argc, char **argv, const char *counter, uint64_t most, uint64_t *count,
-                       const char **json);
+/* An option with a value, or a flag. A number or a size is within `least` and `most`. */
+struct gm_option {
+    const char *name; /* "--rounds" */
+    enum { GM_OPTION_NUMBER, GM_OPTION_SIZE, GM_OPTION_TEXT, GM_OPTION_FLAG } kind;
+    void *value; /* uint64_t, uint64_t, const char *, bool: left alone if not given */
+    uint64_t least, most;
+};
+
+/* Take all options behind argv[0]. False: there is one that is not in the table, or has no such
+ * value. */
+bool gm_options_take(int argc, char **argv, const struct gm_option *options, size_t count);
 
 /* Open FILE ("-": standard output) and write the opening brace and the members that every result
  * has, each with a comma. NULL, with a line on stderr, if it cannot be written. */

@@ -1,19 +1,20 @@
 """What the benches in Python share: the build, the ceilings of the machine, and the result; with figures and actors.
 
-A bench is two functions of a Rig: one measures, and leaves what it measured in the result as it goes; one concludes,
-which also works on what there is when the first was cut short. main() runs both and writes the result. Nothing here
-needs more than Python 3.8 and a build of this tree. Every wait has a limit, and every process that was started here
-is ended here, or ends with this one.
+A bench is two functions of a Rig: one measures, and leaves what it measured in the result as it goes; one concludes and
+prints the table, also of what there is when the first was cut short. main() runs both and writes the result, with the
+table in it. Nothing here needs more than Python 3.8 and a build of this tree. Every wait has a limit, and every process
+that was started here is ended here, or ends with this one.
 
 Times are in milliseconds, rates in GB/s (10^9 bytes), sizes in bytes.
 """
 
 import argparse
+import contextlib
 import datetime
+import io
 import json
 import math
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -23,9 +24,9 @@ import time
 import traceback
 
 # Also what a bench takes from here as r.NAME.
-from actors import Absent, App, Daemon, Failure, Process, Stopped, fields, tell_history, turn, under
-from figures import (copy_ideal_ms, ideal_ms, mean, median, milliseconds, number, percent, percentile, show_goals,
-                     show_size, size, sizes, spread, table)
+from actors import Absent, App, Daemon, Failure, Process, Stopped, fields, under
+from figures import (copy_ideal_ms, mean, median, milliseconds, number, percent, percentile, show_goals, show_size, size,
+                     sizes, some_of, spread, table)
 
 NOT_AVAILABLE = 77
 
@@ -66,7 +67,6 @@ class Rig:
         self.ctl = self.at("daemon/mux-ctl")
         self.native_app = self.at("bench/bench_app")
         self.app = self.at("bench/bench_app_linked") if self.is_linked else self.native_app
-        self.help = None
 
     def at(self, path):
         path = os.path.join(self.build, path)
@@ -84,13 +84,6 @@ class Rig:
             return done.stdout.strip() if done.returncode == 0 else None
         head = git("rev-parse", "HEAD")
         return head and head + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
-
-    def has_option(self, name):
-        """Does this gpumuxd have the option?"""
-        if self.help is None:
-            self.help = subprocess.run([self.at("daemon/gpumuxd"), "--help"], capture_output=True, text=True,
-                                       timeout=30, check=False).stdout
-        return re.search(rf"--{re.escape(name)}\b(?!-)", self.help) is not None
 
     def left(self):
         """Seconds of --seconds that are left; endless without it."""
@@ -124,23 +117,6 @@ class Rig:
         """Of all measurements of the link in this run: the median of each."""
         return {way: median([one[way] for one in self.result["link"]]) for way in ("h2d", "d2h", "both")}
 
-    def copies(self):
-        """
-        Rates between pinned and paged memory, by as many threads as the daemon has: out of pinned memory, back, and
-        both at once (summed).
-        """
-        if self.args.copies:
-            with open(self.args.copies, encoding="utf-8") as file:
-                result = json.load(file)
-            if result["bench"] != "copy" or not result.get("is_verified"):
-                raise Failure(f"{self.args.copies} is no result of bench/copy")
-        else:
-            result = self.run_tool("copy", "--bytes", self.args.copy_bytes, "--rounds", 3)
-        step = pick_step(result["copies"], result.get("workers") or default_workers(result))
-        rates = {way: step[way]["median"] for way in ("out", "back", "both")}
-        self.result["copies"] = {**rates, "workers": step["workers"], "steps": result["copies"]}
-        return rates
-
     def machine(self):
         done = subprocess.run([self.at("bench/link"), "--machine"], capture_output=True, text=True, timeout=60,
                               check=False, env=self.environment)
@@ -171,14 +147,17 @@ class Rig:
         shutil.rmtree(self.work, ignore_errors=True)
 
 
-def default_workers(result):
-    """Threads that copy between tiers in a daemon on that machine: daemon/memory/stores.c."""
-    return min(16, max(2, result["machine"]["processors"]))
-
-
-def pick_step(steps, workers):
-    """The step with as many workers, or the next below."""
-    return max((step for step in steps if step["workers"] <= workers), key=lambda step: step["workers"])
+def host_bytes():
+    """Of the machine's memory, what programs could have now."""
+    with open("/proc/meminfo", encoding="ascii") as text:
+        available = next(int(line.split()[1]) * 1024 for line in text if line.startswith("MemAvailable:"))
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            with open(path, encoding="ascii") as text:
+                available = min(available, int(text.read()))
+        except (OSError, ValueError):
+            pass # no limit
+    return available
 
 
 def add_common(parser):
@@ -192,9 +171,6 @@ def add_common(parser):
     parser.add_argument("--link-bytes", type=size, default=2**30, metavar="SIZE",
                         help="each way, when the link is measured (1G)")
     parser.add_argument("--link-rounds", type=int, default=5, metavar="N", help="... (5)")
-    parser.add_argument("--copies", metavar="FILE",
-                        help="the result of bench/copy on this machine, a moment ago; else it is measured if needed")
-    parser.add_argument("--copy-bytes", type=size, default=2**30, metavar="SIZE", help="... in so many bytes (1G)")
 
 
 def write_result(rig):
@@ -209,6 +185,17 @@ def write_result(rig):
         print(f"{rig.bench}: {rig.args.json}: {error.strerror}")
         return False
     return True
+
+
+def tell(rig, conclude):
+    """The table to the screen and into the result."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said):
+            conclude(rig)
+    finally:
+        rig.result["table"] = said.getvalue().splitlines()
+        print(said.getvalue(), end="")
 
 
 def main(bench, description, add_options, run, conclude):
@@ -254,7 +241,7 @@ def main(bench, description, add_options, run, conclude):
                 print(line)
     try:
         if code != NOT_AVAILABLE:
-            conclude(rig)
+            tell(rig, conclude)
     except Failure as failure:
         code, outcome = 1, outcome or f"FAILED: {failure}"
     except Exception: # pylint: disable=broad-except

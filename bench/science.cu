@@ -16,7 +16,7 @@
  * only reads (clean) and those that it writes (dirty), and then serves requests, one a line:
  *
  *   run unit MS FILE   units until MS milliseconds have passed; FILE has a line of each: when it
- *                      ended, how long it took, both in milliseconds, and "unit"
+ *                      ended and how long it took, in milliseconds
  *   check              the checksum of inputs and results must be that after the first unit
  *
  * The answers are passes=, mismatches=. Everything that is computed is the same in each run, to the
@@ -326,7 +326,7 @@ static void run_units(unit work, double least_ms, const char *path)
         work();
         CHECK(cudaDeviceSynchronize());
         now = milliseconds();
-        fprintf(file, "%.3f %.4f unit\n", now, now - from);
+        fprintf(file, "%.3f %.4f\n", now, now - from);
         from = now;
         passes++;
     } while (now - begun < least_ms);

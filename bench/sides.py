@@ -4,7 +4,6 @@ programs of one side work at once. A program's share is its rate under gpumux of
 A bench makes a row (a dictionary of its result) for each setting of the daemon; the native programs stay for all rows.
 """
 
-import argparse
 import math
 import subprocess
 import time
@@ -18,17 +17,6 @@ def add_options(parser, warm, block, rounds):
                         help=f"all work for so long before anything is counted ({warm})")
     parser.add_argument("--block", type=r.milliseconds, default=r.milliseconds(block), metavar="TIME", help=f"({block})")
     parser.add_argument("--rounds", type=int, default=rounds, metavar="N", help=f"blocks of either side ({rounds})")
-
-
-def some_of(names):
-    """Of an option: a list of some of these names."""
-    def parse(text):
-        found = text.split(",")
-        for one in found:
-            if one not in names:
-                raise argparse.ArgumentTypeError(f"{one} is none of {', '.join(names)}")
-        return found
-    return parse
 
 
 def start(rig, name, plans, daemon=None):
@@ -50,7 +38,7 @@ def rates(side, ms):
 
 
 def rates_of(begun, lists, ms):
-    return [sum(min(1, max(0, 1 - (ended - begun - ms) / took)) for ended, took, _ in units) * 1000 / ms for units in lists]
+    return [sum(min(1, max(0, 1 - (ended - begun - ms) / took)) for ended, took in units) * 1000 / ms for units in lists]
 
 
 def trace_of(lists, switches):
@@ -60,7 +48,7 @@ def trace_of(lists, switches):
     """
     found, moments = [], [-math.inf, *sorted(switches), math.inf]
     for begin, end in zip(moments, moments[1:]):
-        inside = [[ended for ended, _, _ in units if begin < ended <= end] for units in lists]
+        inside = [[ended for ended, _ in units if begin < ended <= end] for units in lists]
         found += sorted(([index, len(ends)] for index, ends in enumerate(inside) if ends), key=lambda one: inside[one[0]][0])
     return found
 
@@ -85,8 +73,7 @@ def measure(rig, row, natives, plans, environment=None, change=None, then=None, 
     block = row.get("block_ms", args.block)
     rig.result["rows"].append(row)
     pinned = total + 2**28 + min(4 * 2**30, budget) # as much as can be of use
-    daemon = r.Daemon(rig, "daemon-" + name, environment=environment, **{"pinned": pinned,
-                                                                        "idle": None, **options})
+    daemon = r.Daemon(rig, "daemon-" + name, environment=environment, **{"pinned": pinned, "idle": None, **options})
     begun = time.monotonic()
     apps = start(rig, name, plans, daemon)
     row["fill_s"] = time.monotonic() - begun

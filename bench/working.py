@@ -11,8 +11,9 @@ hidden        three pools of half the size, of which one from some moment on als
               that lie in device memory: no argument says so. With --hidden-budget most of what is cold lies on the host
 blind         the same, but the daemon cannot load NVML
 
-Beside each cell are the same programs natively, which the GPU must have the memory for: blocks alternate, and in each of them all programs of one side work at once. A program's share is its
-rate of that natively. What moved is counted from --warm after the last fill on. At the end all memory is checked.
+Beside each cell are the same programs natively, which the GPU must have the memory for: blocks alternate, and in each of them
+all programs of one side work at once. A program's share is its rate of that natively. What moved is counted from --warm after
+the last fill on. At the end all memory is checked.
 """
 
 import functools
@@ -29,13 +30,9 @@ CELLS = ("three", "beside", "three-one", "beside-one", "hidden", "blind")
 def add_options(parser):
     programs.add_options(parser)
     parser.set_defaults(piece=2**29)
-    parser.add_argument("--cells", type=sides.some_of(CELLS), default=list(CELLS), metavar="CELL,...", help="(all)")
+    parser.add_argument("--cells", type=r.some_of(CELLS), default=list(CELLS), metavar="CELL,...", help="(all)")
     parser.add_argument("--pool", type=r.size, default=16 * 2**30, metavar="SIZE", help="of a pool (16G)")
     parser.add_argument("--touch", type=r.size, default=2 * 2**30, metavar="SIZE", help="of it in a pass (2G)")
-    parser.add_argument("--first", type=int, default=0, metavar="N", help="piece that is touched first (0)")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="each so many pieces one is touched (1)")
-    parser.add_argument("--spin", type=r.milliseconds, default=0, metavar="TIME",
-                        help="a pass also computes for so long without touching memory (0)")
     parser.add_argument("--hidden", type=r.size, default=2**30, metavar="SIZE", help="read through pointers (1G)")
     parser.add_argument("--decoder", type=r.size, default=14 * 2**30, metavar="SIZE", help="of the decoder (14G)")
     parser.add_argument("--budget", type=r.size, default=24 * 2**30, metavar="SIZE", help="of GPU memory (24G)")
@@ -43,15 +40,14 @@ def add_options(parser):
                         help="... beside a decoder (17G)")
     parser.add_argument("--hidden-budget", type=r.size, default=9 * 2**30, metavar="SIZE",
                         help="... of hidden and blind (9G)")
-    parser.add_argument("--quantum", default="500ms", metavar="TIME", help="length of a turn (500ms)")
+    parser.add_argument("--turn", default="500ms", metavar="TIME", help="length of a turn (500ms)")
     sides.add_options(parser, warm="15s", block="4s", rounds=3)
     parser.add_argument("--found", type=r.milliseconds, default=15000, metavar="TIME",
                         help="for which the hidden reads are watched (15s)")
 
 
 def pool(args, count, is_one=False):
-    options = ["--touch", args.touch, "--first", args.first, "--every", args.every, "--spin-us", round(args.spin * 1000)]
-    return programs.Plan("pool", count, work="rewrite", piece=args.piece, options=options + ["--one"] * is_one)
+    return programs.Plan("pool", count, work="rewrite", piece=args.piece, options=["--touch", args.touch] + ["--one"] * is_one)
 
 
 def plans_of(args, cell):
@@ -67,8 +63,8 @@ def plans_of(args, cell):
 def until_found(units, wanted_ms):
     """Seconds from the first of these units until they take no longer than that, half a second on average."""
     back, begin = None, units[0][0] - units[0][1]
-    for index, (end, _, _) in enumerate(units):
-        near = [ms for ended, ms, _ in units[index:] if ended - end < 500]
+    for index, (end, _) in enumerate(units):
+        near = [ms for ended, ms in units[index:] if ended - end < 500]
         if r.mean(near) > wanted_ms:
             back = None
         elif back is None:
@@ -87,7 +83,7 @@ def follow_pointers(rig, row, natives, apps, daemon):
     row["on_host"] = next(one["on_host_bytes"] for one in row["before"]["apps"] if one["pid"] == apps[-1].pid)
     natives[-1].ask(f"follow {args.hidden}", 60)
     _, lists = programs.work_together(natives, args.block)
-    row["hidden_native_ms"] = r.median([ms for _, ms, _ in lists[-1]])
+    row["hidden_native_ms"] = r.median([ms for _, ms in lists[-1]])
     after = [[sides.rates(natives, args.block)]]
     for program in natives:
         program.check()
@@ -101,9 +97,9 @@ def follow_pointers(rig, row, natives, apps, daemon):
     before = daemon.gpu()
     _, lists = programs.work_together(apps, args.found)
     units = lists[-1]
-    row.update(hidden_ms=r.spread([ms for _, ms, _ in units]), hidden_moved=sides.moved_since(daemon, before)["bytes"],
+    row.update(hidden_ms=r.spread([ms for _, ms in units]), hidden_moved=sides.moved_since(daemon, before)["bytes"],
                found_s=until_found(units, 1.5 * row["hidden_native_ms"]),
-               hidden_units=[[round(end - units[0][0], 2), round(ms, 3)] for end, ms, _ in units][:4000])
+               hidden_units=[[round(end - units[0][0], 2), round(ms, 3)] for end, ms in units][:4000])
     after.append([sides.rates(apps, args.block)])
     row["hidden_shares"] = sides.shares(*after)
 
@@ -130,7 +126,7 @@ def run(rig):
             natives[:] = natives or sides.start(rig, f"native-{cell}", plans)
             then = functools.partial(follow_pointers, rig) if cell in ("hidden", "blind") else None
             sides.measure(rig, {"cell": cell, "budget": budget}, natives, plans, gpu_budget=budget,
-                          turn=args.quantum, environment=blinded(rig) if cell == "blind" else None, then=then)
+                          turn=args.turn, environment=blinded(rig) if cell == "blind" else None, then=then)
 
         if rig.left() < took:
             rig.result["left_out"].append([cell, "no time left"])
@@ -161,7 +157,7 @@ def conclude(rig):
                      "yes" if row.get("is_right") else "not checked"])
         judge(result["goals"], row)
     print(f"working: pools of {r.show_size(args.pool)} in pieces of {r.show_size(args.piece)}, {r.show_size(args.touch)} "
-          f"touched; {args.rounds} blocks of {args.block / 1000:g} s of either side; turns of {args.quantum}")
+          f"touched; {args.rounds} blocks of {args.block / 1000:g} s of either side; turns of {args.turn}")
     for name, why in result["left_out"]:
         print(f"{name}: {why}")
     r.table(["cell", "of native, each", "moved, GiB", "switches", "cold on host", "found, s", "slowest, ms",

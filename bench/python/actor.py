@@ -1,6 +1,6 @@
 """A program of the benches in PyTorch, which knows nothing of gpumux. Asked by lines, it answers by lines.
 
-    python3 actor.py --model NAME --bytes N --units N [--prompt N] [--seed N] [--device cpu]
+    python3 actor.py --model NAME --bytes N --units N [--prompt N] [--seed N] [--file FILE] [--device cpu]
 
 It imports PyTorch and prints "imported"; the GPU it touches only when it has read "load". Then it makes the model,
 computes one round (models.py), and prints "ready open_ms=... fill_ms=... bytes=... peak=... sum=...". After that a request is
@@ -13,6 +13,7 @@ from the request to the end of its first unit.
 """
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -38,6 +39,7 @@ def parse():
     parser.add_argument("--units", type=int, required=True)
     parser.add_argument("--prompt", type=int, default=16)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--file")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     return parser.parse_args()
 
@@ -55,7 +57,7 @@ class Actor:
     """Where a model computes, and its rounds."""
 
     def __init__(self, arguments):
-        self.device, self.seed = arguments.device, arguments.seed
+        self.device, self.seed, self.file = arguments.device, arguments.seed, arguments.file
         self.units, self.prompt = arguments.units, arguments.prompt
         self.is_tiny = self.device == "cpu"
         self.dtype = torch.float32 if self.is_tiny else torch.float16
@@ -119,7 +121,7 @@ class Actor:
         work_ms = milliseconds() - begun
         if not is_turn and rest:
             with open(rest[0], "w", encoding="ascii") as file:
-                file.writelines(f"{end:.3f} {ms:.4f} unit\n" for end, ms in passes)
+                file.writelines(f"{end:.3f} {ms:.4f}\n" for end, ms in passes)
         took = [ms for _, ms in passes]
         say(f"first_ms={first_ms:.4f} first_unit_ms={passes[0][0] - asked:.4f} work_ms={work_ms:.4f} "
             f"pass_ms={figures.median(took):.4f} pass_max_ms={max(took):.4f} passes={len(passes)} mismatches={self.mismatches - before} sum={self.sum}")
@@ -145,6 +147,8 @@ def main():
         say("absent PyTorch sees no GPU")
         return
     actor = Actor(arguments)
+    gc.collect()
+    gc.freeze()  # else the collector now and then looks through all of PyTorch
     say(f"ready open_ms={actor.open_ms:.3f} fill_ms={actor.fill_ms:.3f} bytes={actor.used_bytes()} "
         f"peak={actor.peak_bytes} sum={actor.sum}")
     for line in iter(sys.stdin.readline, ""):

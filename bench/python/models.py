@@ -1,15 +1,17 @@
-"""The models of the benches, of random weights: a decoder, the training of a ResNet, and a stack of convolutions.
+"""The models of the benches, of random weights: a decoder, the training of models of images, a stack of convolutions, an
+inference, and reading a model file.
 
 Each works in rounds of as many units, all from the same state: a round's checksum depends on its input alone, so that
 every round can be compared with the same one computed elsewhere. Settings under which two runs agree to the bit are
 the caller's (actor.py). They know nothing of gpumux.
 
-A model that is smaller than wanted holds ballast to make up for it: buffers of random words, all of which it reads,
+A stack of convolutions that is smaller than wanted holds ballast to make up for it: buffers of random words, all of which it reads,
 sums up and compares in each unit.
 """
 
 import functools
 import math
+import os
 
 import torch
 from torch import nn
@@ -210,8 +212,10 @@ class Block(nn.Module):
         return F.relu(self.body(x) + self.past(x))
 
 
+RESNETS = {"resnet50": (3, 4, 6, 3), "resnet152": (3, 8, 36, 3)} # of width 64, with 1000 classes
+
+
 def make_resnet(counts, width, classes):
-    """ResNet-152 is (3, 8, 36, 3), 64, 1000."""
     parts = [nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
              nn.MaxPool2d(3, 2, 1)]
     inputs = width
@@ -220,57 +224,6 @@ def make_resnet(counts, width, classes):
             parts.append(Block(inputs, width << stage, 2 if stage > 0 and number == 0 else 1))
             inputs = 4 * width << stage
     return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
-
-
-class Training:
-    """Steps of training a ResNet-152, SGD with momentum on made-up images; each round begins with the same weights."""
-
-    def __init__(self, place, count):
-        counts, width, classes, batch, side = ((1, 1, 1, 1), 8, 10, 2, 32) if place.is_tiny else (
-            (3, 8, 36, 3), 64, 1000, 32, 224)
-        self.place, self.units = place, place.units
-        generator = torch.Generator(place.device).manual_seed(place.seed)
-        with torch.device(place.device):
-            self.model = make_resnet(counts, width, classes)
-        for module in self.model.modules():
-            if isinstance(module, nn.Conv2d):
-                fan_out = module.out_channels * module.kernel_size[0]**2
-                module.weight.data.normal_(0, math.sqrt(2 / fan_out), generator=generator)
-            elif isinstance(module, nn.Linear):
-                module.weight.data.normal_(0, .01, generator=generator)
-                module.bias.data.zero_()
-            elif isinstance(module, Block):
-                module.body[-1].weight.data.fill_(.2)  # else what 50 blocks add up to is large
-        self.images = torch.empty(self.units, batch, 3, side, side, device=place.device).normal_(generator=generator)
-        self.labels = torch.randint(0, classes, (self.units, batch), device=place.device, generator=generator)
-        self.state = [tensor for tensor in self.model.state_dict().values() if tensor.is_floating_point()]
-        self.first = [tensor.clone() for tensor in self.state]
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=.01, momentum=.9)
-        self.ballast, self.count = None, count
-        self.number, self.sums = 0, None
-
-    def begin(self, given):
-        if self.ballast is None and self.optimizer.state:  # one round has shown what training needs
-            self.ballast = Ballast(self.place.device, self.count - self.place.used_bytes(), self.place.seed + 1)
-        with torch.no_grad():
-            torch._foreach_copy_(self.state, self.first)
-            for state in self.optimizer.state.values():
-                state["momentum_buffer"].zero_()
-        self.number, self.sums = 0, torch.full((), given, dtype=torch.int64, device=self.place.device)
-
-    def unit(self):
-        self.model.train()
-        loss = F.cross_entropy(self.model(self.images[self.number]), self.labels[self.number])
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimizer.step()
-        self.number += 1
-        self.sums = self.sums * 3 + checksum(loss) + (self.ballast.wrong() if self.ballast else 0)
-        if not math.isfinite(loss.item()):  # waits for it
-            raise RuntimeError("the loss is not finite")
-
-    def sum(self):
-        return to_int(self.sums + checksum(self.state[0]) + checksum(self.state[-1]))
 
 
 class Convolutions(nn.Module):
@@ -354,7 +307,7 @@ class Denoising:
 
 # Of training these: the images' side, and about how many MiB a step takes for itself and for each image. A batch that was found
 # by trying would not be the same everywhere.
-VISION = {"resnet152": (224, 700, 280), "vgg19": (224, 1700, 120), "inception_v3": (299, 300, 130),
+VISION = {"resnet152": (224, 700, 280), "resnet50": (224, 500, 95), "vgg19": (224, 1700, 120), "inception_v3": (299, 300, 130),
           "densenet201": (224, 250, 220)}
 
 
@@ -404,6 +357,8 @@ class Vision:
 def known_model(name, is_tiny):
     if is_tiny:
         return make_resnet((1, 1, 1, 1), 8, 10)
+    if name in RESNETS:
+        return make_resnet(RESNETS[name], 64, 1000)
     try:
         import torchvision
 
@@ -421,5 +376,57 @@ def known_model(name, is_tiny):
         raise SystemExit(0) from None
 
 
-MODELS = {"decoder": Decoder, "decoder-graphs": GraphDecoder, "training": Training, "denoising": Denoising,
+class Inference:
+    """A ResNet-50 in fp16; a unit is one image, whose kernels are launched one by one."""
+
+    def __init__(self, place, _count):
+        side = 32 if place.is_tiny else 224
+        self.place, self.units = place, place.units
+        torch.manual_seed(place.seed)
+        self.model = known_model("resnet50", place.is_tiny).eval().to(device=place.device, dtype=place.dtype)
+        generator = torch.Generator("cpu").manual_seed(place.seed)
+        self.image = torch.randn(1, 3, side, side, generator=generator).to(device=place.device, dtype=place.dtype)
+        self.last = None
+
+    def begin(self, given):
+        pass
+
+    def unit(self):
+        with torch.inference_mode():
+            self.last = self.model(self.image)
+        self.place.synchronize()
+
+    def sum(self):
+        return to_int(checksum(self.last))
+
+
+class Loading:
+    """A unit reads a file as a model's tensors onto the GPU, one after the other, as loaders of mapped model files do."""
+
+    PIECES = (2**28, 2**26, 2**24, 2**24, 2**13)  # again and again: an embedding, layers, norms
+
+    def __init__(self, place, _count):
+        self.place, self.units, self.last = place, 1, 0
+
+    def begin(self, given):
+        pass
+
+    def unit(self):
+        words = torch.from_file(self.place.file, shared=False, size=os.path.getsize(self.place.file) // 8, dtype=torch.int64)
+        at, tensors = 0, []
+        while at < len(words):
+            piece = words[at:at + self.PIECES[len(tensors) % len(self.PIECES)] // 8]
+            tensors.append(piece.to(self.place.device))
+            at += len(piece)
+        self.last = sum(int(tensor.sum()) for tensor in tensors) % 2**63
+        del tensors
+        if not self.place.is_tiny:
+            torch.cuda.empty_cache()
+
+    def sum(self):
+        return self.last
+
+
+MODELS = {"decoder": Decoder, "decoder-graphs": GraphDecoder, "denoising": Denoising, "inference": Inference,
+          "loading": Loading, "training": functools.partial(Vision, name="resnet152"),
           **{name: functools.partial(Vision, name=name) for name in VISION}}

@@ -84,31 +84,6 @@ class Now:
     synchronize = record
 
 
-class Bottleneck(nn.Module):
-    def __init__(self, inside, width, stride):
-        super().__init__()
-        self.branch = nn.Sequential(
-            nn.Conv2d(inside, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(True),
-            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(True),
-            nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width))
-        self.skip = nn.Sequential()
-        if stride != 1 or inside != 4 * width:
-            self.skip = nn.Sequential(nn.Conv2d(inside, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
-
-    def forward(self, x):
-        return F.relu(self.branch(x) + self.skip(x), True)
-
-
-def make_resnet(depths):
-    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True), nn.MaxPool2d(3, 2, 1)]
-    inside = 64
-    for stage, depth in enumerate(depths):
-        for number in range(depth):
-            layers.append(Bottleneck(inside, 64 << stage, 2 if stage and number == 0 else 1))
-            inside = 256 << stage
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inside, 1000))
-
-
 def make_vgg19():
     layers, inside = [], 3
     for width, depth in ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4)):
@@ -141,8 +116,8 @@ def make_bert():
     return nn.Sequential(nn.Embedding(30522, 768), nn.LayerNorm(768), *(EncoderLayer(768, 12) for _ in range(12)))
 
 
-NETWORKS = {"resnet50": lambda: make_resnet((3, 4, 6, 3)), "resnet152": lambda: make_resnet((3, 8, 36, 3)),
-            "vgg19": make_vgg19, "bert": make_bert}
+NETWORKS = {"resnet50": lambda: models.known_model("resnet50", False),
+            "resnet152": lambda: models.known_model("resnet152", False), "vgg19": make_vgg19, "bert": make_bert}
 
 
 class Inference:

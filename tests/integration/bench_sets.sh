@@ -22,14 +22,14 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import working
 
-units = [(100 * i, 100 if i < 20 else 10, True) for i in range(1, 61)]
+units = [(100 * i, 100 if i < 20 else 10) for i in range(1, 61)]
 assert abs(working.until_found(units, 15) - 2) < .11, working.until_found(units, 15)
 assert working.until_found(units, 5) is None
-assert working.until_found(units + [(6000 + 100 * i, 100, True) for i in range(1, 10)], 15) is None # it is slow again
-assert working.until_found([(10 * i, 10, True) for i in range(1, 10)], 15) == .01
+assert working.until_found(units + [(6000 + 100 * i, 100) for i in range(1, 10)], 15) is None # it is slow again
+assert working.until_found([(10 * i, 10) for i in range(1, 10)], 15) == .01
 END
 bench working --pool 32M --piece 2M --touch 4M --hidden 4M --decoder 28M --budget 48M --beside-budget 36M --hidden-budget 24M \
-    --quantum 100ms --warm 300ms --block 300ms --rounds 1 --found 500ms
+    --turn 100ms --warm 300ms --block 300ms --rounds 1 --found 500ms
 python3 -B - "$dir/working.json" << 'END' || fail "the result of working"
 import json, sys
 with open(sys.argv[1], encoding="utf-8") as file:
@@ -51,7 +51,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import ideal, sides
 
-assert sides.trace_of([[(2, 1, 0), (4, 1, 0), (11, 1, 0)], [(3, 1, 0), (7, 1, 0)]], [6, 20]) == [
+assert sides.trace_of([[(2, 1), (4, 1), (11, 1)], [(3, 1), (7, 1)]], [6, 20]) == [
     [0, 2], [1, 1], [1, 1], [0, 1]]
 
 GIB = 2**30
@@ -106,55 +106,10 @@ assert one["rows"][4]["footprints"][0][:2] == [0, 8 << 20], one["rows"][4]["foot
 assert len(one["rows"][1]["shares"]) == 6 and not one["left_out"], one["left_out"]
 END
 
-# What marks stand for, and what it is compared with.
-python3 -B - "$benches" << 'END' || fail "what predict.py makes of marks"
-import sys
-sys.path.insert(0, sys.argv[1])
-import predict
-
-# A mark reaches to the end of its allocation; one that is too old says nothing.
-assert predict.predicted([0, 5, 0, 2, 0, 0], 4) == ([False, True, True, True, True, True], [True] * 6)
-assert predict.predicted([0, 3, 0, 2], 4) == ([False] * 4, [False] * 4)
-assert predict.predicted([7, 0, 0], 7)[0] == [True] * 3
-
-class Marks:
-    def of(self, va, count):
-        return {0: [9, 0, 8, 0], 2**30: [0, 0]}[va]
-one, other = predict.Allocation(0), predict.Allocation(2**30)
-one.add(0, 2**22, True) # two places of four
-one.add(2**22, 2**22, False)
-other.add(2**30, 2**22, True)
-assert predict.compare([one, other], Marks(), 9) == {
-    "window": 9, "touched": 4, "places": [2, 2], "allocations": [2, 2]} # the second allocation was not marked at all
-one.add(2**22, 1, True)
-assert one.touched == [True, True, True, False]
-END
-predict_code=0
-timeout 600 python3 -B "$benches/predict.py" --build "$BUILD" --simcuda --json "$dir/predict.json" --pool 64M --touch 16M \
-    --piece 4M --hidden 8M --quantum 100ms --windows 3 --most 60s > "$dir/predict.out" 2>&1 || predict_code=$?
-if [ $predict_code = 77 ]; then
-    say "$(tail -n 1 "$dir/predict.out")"
-else
-    [ $predict_code = 0 ] || fail "predict ended with $predict_code"
-    python3 -B - "$dir/predict.json" << 'END' || fail "the result of predict"
-import json, sys
-with open(sys.argv[1], encoding="utf-8") as file:
-    rows = {row["kind"]: row for row in json.load(file)["rows"]}
-assert list(rows) == ["pieces", "dense", "one", "all", "hidden"]
-for kind in ("pieces", "dense", "all"):
-    assert rows[kind]["places"] == [0, 0], rows[kind] # known exactly
-assert rows["dense"]["allocations"] == [0, 0], rows["dense"]
-assert rows["one"]["places"][0] == 0 and rows["one"]["places"][1] > 1, rows["one"] # the address alone says nothing
-assert .3 < rows["hidden"]["places"][0] < .4, rows["hidden"] # no argument names these
-END
-fi
-python3 -B "$benches/summary.py" --keep "$dir/multi.json" > "$dir/multi.txt" || fail "summary.py of multi"
-python3 -B "$benches/summary.py" --keep "$dir/working.json" > "$dir/summary.out" || fail "summary.py"
-grep -q '^working .*three, .*of native' "$dir/summary.out" || fail "the summary says nothing of the first cell"
 say "the cells of working sets"
 
 # Three programs that together have twice the budget and need a quarter of it: they run together and nothing moves.
-SIMCUDA_MEMORY=4G bench working --cells three --pool 256M --piece 32M --touch 32M --budget 384M --quantum 200ms --warm 6s --block 1s --rounds 1
+SIMCUDA_MEMORY=4G bench working --cells three --pool 256M --piece 32M --touch 32M --budget 384M --turn 200ms --warm 6s --block 1s --rounds 1
 python3 -B - "$dir/working.json" << 'END' || fail "programs whose needs fit do not run together"
 import json, sys
 with open(sys.argv[1], encoding="utf-8") as file:

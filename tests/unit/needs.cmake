@@ -90,7 +90,6 @@ gm_needs(options DAEMON service/options service/options_load service/rules servi
 gm_needs(outlives KEEPER SIMCUDA DAEMON memory/cuda memory/frames "memory/hostpool[a-z_]*" "memory/stores[a-z_]*" memory/disk
   memory/pages memory/files WRAP gm_pages_open aligned_alloc)
 gm_needs(past DAEMON service/past)
-gm_needs(place_model SOURCES bench/place_model.c)
 gm_needs(process DAEMON service/process)
 gm_needs(reasons DAEMON views/why)
 gm_needs(release DAEMON engine/step/shares engine/act/frames engine/act/exits)

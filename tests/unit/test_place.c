@@ -463,7 +463,7 @@ static void test_limit(void **state)
 
 /* ---- programs: uses as they are reported, once a second, while chunks change places ---- */
 
-/* Blocks of 128 MiB as in bench/layers. A step is a list of them. Reports come after so many uses,
+/* Blocks of 128 MiB as in bench/app. A step is a list of them. Reports come after so many uses,
  * in the middle of a step. What is exchanged in `reports` reports. */
 static uint64_t run_steps(struct world *world, const uint32_t *step, uint32_t n, uint32_t *at,
                           uint32_t uses_a_report, uint32_t reports, uint64_t room)
