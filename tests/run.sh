@@ -175,6 +175,7 @@ if [ -n "$demo" ]; then
 fi
 
 echo
+[ -z "$long" ] || ! command -v python3 > /dev/null || python3 "$root/tests/lines.py"
 printf '%s' "$summary"
 if [ "$skipped" = 0 ]; then
     echo "$passed passed, $failed failed"

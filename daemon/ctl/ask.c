@@ -70,7 +70,7 @@ static const char *advice(const char *path)
 static int reach(const char *path, struct mux_question *ask, int *code)
 {
     char tried[1024] = "";
-    bool is_stuck = false, is_failure = false; /* is_failure: not just "down" */
+    bool is_stuck = false, is_failure = false, is_long = false; /* is_failure: not just "down" */
 
     for (unsigned n = 0;; n++) {
         char place[512];
@@ -86,12 +86,15 @@ static int reach(const char *path, struct mux_question *ask, int *code)
             return fd;
         is_stuck = is_stuck || fd == -EAGAIN;
         is_failure = is_failure || !is_down(fd);
+        is_long = is_long || fd == -ENAMETOOLONG;
         gm_text_add(tried, sizeof tried, "%s%s: %s", n ? "; " : "",
                     error ? "a socket's path" : place, strerror(-fd));
     }
     if (is_stuck) {
         explain(ask, NO_ANSWER, PATIENCE_S);
         ask->is_away = true;
+    } else if (is_long) {
+        explain(ask, "gpumuxd cannot be reached (%s): name a shorter path", tried);
     } else if (is_failure) {
         explain(ask,
                 "gpumuxd cannot be reached (%s): ask its owner, or start one with gpumuxd --user",

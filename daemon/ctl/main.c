@@ -79,8 +79,10 @@ static bool fail(struct line *line)
 /* Say in one line which option argp did not take, and why. */
 static void explain(struct line *line, const struct argp_state *state)
 {
-    char why[160];
-    gm_args_explain(state, "mux-ctl", why, sizeof why);
+    char program[48], why[160];
+    const char *name = line->options.name; /* of a command, when its options are read */
+    snprintf(program, sizeof program, "mux-ctl%s%s", name ? " " : "", name ? name : "");
+    gm_args_explain(state, program, why, sizeof why);
     if (fail(line))
         mux_complain("%s", why);
 }

@@ -52,7 +52,7 @@ says 1 '"status" is one word too many' help help status
 says 1 'what to do? mux-ctl help lists the commands'
 says 1 'unknown option --jsno: did you mean --json?' status --jsno
 says 1 'unknown option --wach=2s: did you mean --watch?' status --wach=2s
-says 1 'unknown option --frobnicate: mux-ctl --help lists them' status --frobnicate
+says 1 'unknown option --frobnicate: mux-ctl status --help lists them' status --frobnicate
 says 1 '--sort: "size" is not state, memory, run, wait, user, name or pid' ps --sort=size
 says 1 'set: "clas=batch" is neither a pid nor a setting: did you mean class=?' set 1 clas=batch
 says 1 'set: "frob" is neither a pid nor a setting (class=,' set frob
