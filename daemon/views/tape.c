@@ -11,6 +11,13 @@
 #include "daemon/core/snapshot.h"
 #include "daemon/trace/trace.h"
 
+/* A trace has the tiers so often: a switch of 4 GiB takes as long. */
+#define GM_TAPE_TIERS_NS (100 * GM_MS)
+/* Copies with less between them are one in a trace: 32 MiB take 0.6 ms. */
+#define GM_TAPE_GAP_NS (1 * GM_MS)
+/* No longer is one copy of a trace, so that its rate is seen: some 30 chunks of 32 MiB. */
+#define GM_TAPE_SPAN_NS (20 * GM_MS)
+
 /* Make room where there is none: the older half goes. */
 static void put(struct gm_tape *tape, int32_t gpu, uint64_t now, struct gm_trace_line line)
 {

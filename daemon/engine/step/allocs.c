@@ -104,6 +104,8 @@ void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t id)
     }
 }
 
+/* ---- allocations ---- */
+
 static void free_allocation(struct gm_engine *engine, uint32_t index, struct gm_last_word last)
 {
     const struct gm_allocation *allocation = &engine->table->allocations[index];

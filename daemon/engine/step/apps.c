@@ -642,6 +642,8 @@ void gm_engine_stray_done(struct gm_engine *engine, uint32_t id)
         go_on(engine, id);
 }
 
+/* ---- programs that come and leave ---- */
+
 void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];

@@ -111,6 +111,8 @@ static bool next_hash(struct gm_engine *engine, uint32_t *chunk, bool *has_left)
     return true;
 }
 
+/* ---- the steps of a chunk ---- */
+
 static void say_last_word(struct gm_engine *engine, const struct gm_allocation *allocation)
 {
     const struct gm_last_word *last = &allocation->last;

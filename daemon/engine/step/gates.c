@@ -369,6 +369,8 @@ void gm_engine_sample(struct gm_engine *engine)
     sample_in(engine, is_busy ? look_ns(engine) : GM_IDLE_REST * idle);
 }
 
+/* ---- gates ---- */
+
 static void resume(struct gm_engine *engine, uint32_t id)
 {
     struct gm_client *client = engine->apps[id].client;

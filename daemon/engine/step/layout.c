@@ -480,6 +480,8 @@ void gm_engine_begin_saving(struct gm_engine *engine, void (*on_saved)(void *arg
  * something to move. */
 #define GM_PLANS_AHEAD 4
 
+/* ---- the layout ---- */
+
 static bool lacks_any(const struct gm_engine *engine, uint32_t id)
 {
     return engine->table->apps[id].missing > 0 || engine->table->apps[id].leaving > 0;

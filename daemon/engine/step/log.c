@@ -101,6 +101,8 @@ void gm_engine_record_switch(struct gm_engine *engine, uint32_t id)
     gm_engine_note_switch(engine, id, &entry);
 }
 
+/* ---- notes ---- */
+
 static struct gm_party party(const struct gm_engine *engine, uint32_t id, enum gm_why why,
                              const struct gm_sched_account *account)
 {

@@ -563,6 +563,8 @@ void gm_engine_note_features(struct gm_engine *engine)
     }
 }
 
+/* ---- what is set ---- */
+
 static bool is_match(const struct gm_set_request *request, const struct gm_client *client)
 {
     return (!(request->selects & GM_SET_PID) || client->pid == request->pid) &&

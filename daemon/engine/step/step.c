@@ -478,6 +478,8 @@ static void run(struct gm_engine *engine)
     }
 }
 
+/* ---- one step ---- */
+
 /* False: nothing has changed that anything else follows from. */
 static bool take_message(struct gm_engine *engine, uint32_t id,
                          const struct gm_wire_message *message)

@@ -241,6 +241,8 @@ void gm_engine_tell_timeslices(struct gm_engine *engine)
     }
 }
 
+/* ---- short turns ---- */
+
 void gm_engine_take_turns(struct gm_engine *engine)
 {
     for (uint32_t i = 0; i < engine->n_running; i++) {
