@@ -223,6 +223,19 @@ static void who_submits_nothing_is_no_waste(void **state)
     assert_int_equal(wastes, 0);
 }
 
+/* On a busy machine the question itself takes a moment, each time. */
+static void who_is_asked_late_is_idle(void **state)
+{
+    (void)state;
+    engine.decision.n_next = 1;
+    for (uint64_t ns = 0; ns < 2 * IDLE; ns += 10 * GM_MS) {
+        pass(10 * GM_MS, 0, UINT64_MAX);
+        answer(1, 0);
+    }
+    assert_int_equal(rests, 1);
+    assert_int_equal(wastes, 0);
+}
+
 /* Each of them ends before the GPU is asked. */
 static void many_small_kernels_are_work(void **state)
 {
@@ -257,6 +270,7 @@ int main(void)
         test(answer_is_of_its_question),
         test(who_hardly_uses_its_turn_loses_it_when_others_wait),
         test(who_submits_nothing_is_no_waste),
+        test(who_is_asked_late_is_idle),
         test(many_small_kernels_are_work),
         test(work_now_and_then_keeps_it),
     };

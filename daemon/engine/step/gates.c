@@ -257,10 +257,11 @@ void gm_engine_quiet(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     if (!is_awaited(app) || quiet->query < app->idle.query || quiet->query > newest ||
         app->state != GM_APP_RUNNING)
         return; /* an answer to what was asked before a CLOSE */
-    const bool had_work = quiet->is_quiet != 1 || quiet->had_none != 1;
     app->idle.is_asked = false;
     if (is_active(app))
         note_active(engine, id);
+    /* Who was quiet before has submitted nothing since: the answer came late, no work did. */
+    const bool had_work = quiet->is_quiet != 1 || (quiet->had_none != 1 && app->idle.quiet_at == 0);
     const uint64_t calls = app->idle.calls - app->idle.used_calls;
     app->idle.used_calls = app->idle.calls;
     note_use(engine, id, calls, had_work || !is_anybody_waiting(engine));
