@@ -4,9 +4,9 @@
 
 /* So much of the time a counter covers (NVML's manual). */
 #define GM_CHECK_COVER_NS (20 * GM_MS)
-/* Of the suspects, one part in so many: The last eighth comes back at once: three steps of half
- * a second find most, and each further one costs more of the program's time than the memory
- * that it might spare. */
+/* The last eighth comes back at once: three steps of half a second find most, and each further
+ * one costs more of the program's time than the memory that it might spare. Of the suspects, one
+ * part in so many. */
 #define GM_CHECK_LAST 8
 /* A try that fails costs some 0.3 s of a program's time. The next one waits for twice this,
  * then four times, ... */

@@ -1,7 +1,7 @@
 /*
  * Where time goes: each instant belongs to one part (common/parts.def). The engine tells what is
  * under way after each of its steps, and that holds until the next. So the sums of the parts grow
- * by what passes, and those of a switch are its whole time. Pure. Called by engine/switches.c.
+ * by what passes, and those of a switch are its whole time. Pure. Called by engine/step/log.c.
  */
 #ifndef GM_CORE_PARTS_H
 #define GM_CORE_PARTS_H

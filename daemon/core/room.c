@@ -1,6 +1,7 @@
 #include "daemon/core/room.h"
 
-/* Parts: ... at most one such part of it. */
+/* Caps leave GM_CAP_ROOM_LEFT of what can be mapped, and no more than one part in so many of it.
+ * */
 #define GM_CAP_ROOM_SHARE 8
 
 /* Of the GPU, whatever the app's cap. */

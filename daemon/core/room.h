@@ -1,7 +1,7 @@
 /*
  * Room: how much memory an app may have, where, and which rule bounds it. Whatever asks "how much
  * may it have" or "may it have so much" asks this. Pure; owns no state. The engine gathers the
- * input (engine/room.c).
+ * input (engine/step/room.c).
  *
  * An app is a program, or the programs of a group together. On the GPU it is *promised* all that it
  * has committed, but for what is fixed and what is beyond. That must be there for its next turn:

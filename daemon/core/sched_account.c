@@ -6,7 +6,7 @@
 
 #include "daemon/core/sched_levels.h"
 
-/* Usual gaps: An app that is overdue by more is not expected at any moment any more. */
+/* An app that is overdue by more is not expected at any moment any more. Usual gaps. */
 #define GM_SCHED_OVERDUE 8
 
 #define NIL GM_SCHED_NIL

@@ -6,16 +6,16 @@
 
 #include "daemon/core/sched_places.h"
 
-/* Windows: What was run beyond the share because a drain failed is paid for within so many
- * windows; the rest is forgiven. */
+/* What was run beyond the share because a drain failed is paid for within so many windows; the
+ * rest is forgiven. In windows. */
 #define GM_SCHED_DEBT_WINDOWS 10
-/* Of a slice, one in so many: A rest of a slice below an eighth is not worth a switch: it is
- * added to the next slice. */
+/* A rest of a slice below an eighth is not worth a switch: it is added to the next slice. Of a
+ * slice, one in so many. */
 #define GM_SCHED_LEAST_REST 8
-/* Of a slice, one in so many: Who comes back from a rest goes first if it has saved up so much,
- * and of several that do each has so much at a time: 0.5 s. A switch of 16 GiB takes 0.27 s.
- * Less would be used up by the switch; a longer turn of one keeps the request of another
- * waiting for a second and more. */
+/* Who comes back from a rest goes first if it has saved up so much, and of several that do each
+ * has so much at a time: 0.5 s. A switch of 16 GiB takes 0.27 s. Less would be used up by the
+ * switch; a longer turn of one keeps the request of another waiting for a second and more. Of a
+ * slice, one in so many. */
 #define GM_SCHED_LEAST_LEAD 8
 
 #define NIL GM_SCHED_NIL

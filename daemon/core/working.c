@@ -3,9 +3,9 @@
 #include "common/sums.h"
 #include "daemon/core/timeline.h"
 
-/* Of what is needed, one part in so many: Whoever touches more of what was cold gets a longer
- * memory: less than that costs little over the link, and everybody now and then touches
- * something old. */
+/* Whoever touches more of what was cold gets a longer memory: less than that costs little over
+ * the link, and everybody now and then touches something old. Of what is needed, one part in so
+ * many. */
 #define GM_WORKING_RETURN 16
 
 /* Call `visit` for each chunk of the app that can be cold. */

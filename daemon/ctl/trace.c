@@ -37,7 +37,7 @@ static void on_interrupt(int signal)
  * written. */
 static FILE *open_file(const char *path)
 {
-    char begin[sizeof GM_TRACE_MAGIC - 1];
+    char begin[sizeof "gpumux-trace" - 1]; /* of any version */
     struct stat found;
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0600);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
@@ -111,7 +111,7 @@ static int record(const struct mux_options *options, const char *path)
     const struct timespec pause = {.tv_nsec = (long)LOOK_NS};
     const uint64_t begun = gm_now(), most = (uint64_t)options->seconds * GM_S;
     char size[32];
-    bool is_over = false;
+    bool is_over = false, was_there = access(path, F_OK) == 0;
     recording.file = open_file(path);
     if (!recording.file)
         return MUX_FAILED;
@@ -129,7 +129,7 @@ static int record(const struct mux_options *options, const char *path)
         code = MUX_FAILED;
     }
     struct stat found;
-    if (recording.bytes == 0 && stat(path, &found) == 0 && S_ISREG(found.st_mode) &&
+    if (recording.bytes == 0 && !was_there && stat(path, &found) == 0 && S_ISREG(found.st_mode) &&
         found.st_size == 0)
         unlink(path); /* nobody answered */
     if (code != MUX_OK)

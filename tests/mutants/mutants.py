@@ -145,11 +145,25 @@ def build_target(made, target):
 
 # ---- which tests ----
 
+def needs_of(unit):
+    """Test: the regular expressions of the objects that it takes, of tests/unit/needs.cmake."""
+    text = read(os.path.join(unit, "needs.cmake"))
+    for name, value in re.findall(r"^set\((\w+) ([^)]*)\)", text, re.M):
+        text = text.replace("${%s}" % name, value)
+    needs = {}
+    for names, row in re.findall(r'^\s*gm_needs\("?([\w; ]+)"?([^()]*(?:\([^()]*\)[^()]*)*)\)', text, re.M):
+        words = row.replace('"', " ").split() + (["memory/kept", "keeper/client", "keeper/held"] if "KEEPER" in row else [])
+        for name in re.split("[; ]", names):
+            needs.setdefault("test_" + name, []).extend(word for word in words if re.fullmatch(r"[\w/.*\[\]-]+", word))
+    return needs
+
+
 def tests_of(path, root):
     """Unit tests that link a file, or include its header or that of its family (sched_step.c has sched.h)."""
     room, base = path.split("/", 1)[1][:-2].rsplit("/", 1)
     header = re.compile(rf'#include "{os.path.dirname(path)}/{base.split("_")[0]}\w*\.h"')
     tests, unit = [], os.path.join(root, "tests", "unit")
+    needs = needs_of(unit)
     for name in sorted(os.listdir(unit)):
         test, kind = os.path.splitext(name)
         if not test.startswith("test_") or kind != ".c":
@@ -157,8 +171,8 @@ def tests_of(path, root):
         text = read(os.path.join(unit, name))
         for world in re.findall(r'#include "tests/unit/(\w+\.h)"', text):
             text += read(os.path.join(unit, world))
-        links = os.path.join(unit, test + ".cmake")
-        if os.path.exists(links) and re.search(rf"\b({room}/)?{base}\b", read(links)) or header.search(text):
+        is_taken = any(re.fullmatch(word, f"{room}/{base}") or word == path for word in needs.get(test, ()))
+        if is_taken or header.search(text):
             tests.append(test)
     return tests
 

@@ -1,5 +1,5 @@
 /*
- * engine/step/idle: which programs have work, from what they submit and from what the GPU still has
+ * engine/step/gates: which programs have work, from what they submit and from what the GPU still has
  * of it. The engine around it is this test, and so is the program: it answers when it is told to.
  */
 #include <setjmp.h>
@@ -223,6 +223,17 @@ static void who_submits_nothing_is_no_waste(void **state)
     assert_int_equal(wastes, 0);
 }
 
+/* A thread inside a call that gives the GPU nothing to do: it is not idle, and uses nothing. */
+static void who_is_inside_for_nothing_is_waste(void **state)
+{
+    (void)state;
+    engine.decision.n_next = 1;
+    atomic_store(&stat_area.slot[0].inside, true);
+    pass(2 * GM_S, 0, 0);
+    assert_int_equal(rests, 0);
+    assert_in_range(wastes, 1, 3);
+}
+
 /* On a busy machine the question itself takes a moment, each time. */
 static void who_is_asked_late_is_idle(void **state)
 {
@@ -270,6 +281,7 @@ int main(void)
         test(answer_is_of_its_question),
         test(who_hardly_uses_its_turn_loses_it_when_others_wait),
         test(who_submits_nothing_is_no_waste),
+        test(who_is_inside_for_nothing_is_waste),
         test(who_is_asked_late_is_idle),
         test(many_small_kernels_are_work),
         test(work_now_and_then_keeps_it),

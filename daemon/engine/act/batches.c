@@ -12,8 +12,8 @@
 #include "daemon/engine/act/say.h"
 #include "daemon/engine/state/round.h"
 
-/* Chunks: Copies out wait for the answer to their batch, so it is short: a chunk is unmapped in
- * 16 us, and after 0.3 ms the first copies begin. */
+/* Copies out wait for the answer to their batch, so it is short: a chunk is unmapped in 16 us,
+ * and after 0.3 ms the first copies begin. In chunks. */
 #define GM_UNMAPS_A_BATCH 16
 
 /* It was asked. Answers come in this order. */

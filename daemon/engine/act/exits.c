@@ -1,5 +1,5 @@
 /*
- * Processes that end. Owns gm_app.exit. Called by apps.c, step.c and step.c.
+ * Processes that end. Owns gm_app.exit. Called by apps.c and step.c.
  *
  * Only when the process has ended is nothing of it left on the GPU, if no other has copies of what
  * it had open (client.h). Frames that it had mapped are destroyed, never used again as they are, so

@@ -14,10 +14,11 @@
 #include "daemon/engine/state/round.h"
 #include "daemon/memory/files.h"
 
-/* Frames: Destroying one takes 0.1 to 0.6 ms, and up to 100 while other processes open and
- * close contexts: the driver serves one after the other. Programs on all GPUs wait for so many. */
+/* Destroying one takes 0.1 to 0.6 ms, and up to 100 while other processes open and close
+ * contexts: the driver serves one after the other. Programs on all GPUs wait for so many. In
+ * frames. */
 #define GM_REAP_AT_ONCE 8
-/* Frames: Making one takes 0.5 ms, and up to 90 then. */
+/* Making one takes 0.5 ms, and up to 90 then. In frames. */
 #define GM_CREATE_AT_ONCE 8
 
 /* It waits for a process. One that was waited for long enough keeps nobody from the budget: a frame

@@ -185,7 +185,7 @@ struct gm_app {
         uint64_t ping; /* must be answered before memory is moved for it; 0: none */
         uint32_t unanswered_maps;
     } batches;
-    struct {                 /* apps.c; apps.c: level, charged_ns, run_ns, wait_ns */
+    struct {                 /* apps.c: level, charged_ns, run_ns, wait_ns */
         uint32_t unanswered; /* batches of what it has, and should not */
         bool is_running;     /* work of it may run */
         uint32_t level;      /* ... of the scheduler, as the daemon before had it */
@@ -463,7 +463,7 @@ struct gm_engine {
     uint32_t *leaving;                /* room.c: who is gone, and whose process is not */
     struct gm_timeslice_app *running; /* filled for each decision on timeslices */
     uint32_t n_running;
-    struct gm_turns turns; /* turns.c; turns.c: are_on */
+    struct gm_turns turns; /* turns.c */
     uint64_t parts_at;     /* turns.c: when the GPU is divided anew */
     bool reap_more;        /* condemned frames could be destroyed at once, but it takes long */
     struct gm_backoff retries[GM_RETRIES];

@@ -31,10 +31,9 @@
  * the program allocates it.
  */
 
-/* Of the device, one part in so many: ... and this, if the device has less left than the
- * budget. */
+/* If the device has less left than the budget, one part in so many of it. */
 #define GM_AHEAD_DEVICE_SHARE 4
-/* Frames: Made for it at most, in some 8 ms. */
+/* Made for it at most, in some 8 ms. In frames. */
 #define GM_AHEAD_FRAMES 16
 
 /* Whether all programs have all their memory, but for what is on its way to them ahead. */

@@ -499,9 +499,9 @@ int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, u
 /* A program that must run at once does not wait long behind what is prefetched: 5 ms of the
  * link each way, and as much between the tiers below, keep them busy. */
 #define GM_STAGED_AT_ONCE (256 * GM_MIB)
-/* Chunks: Evictions of a program run ahead of their copies by four batches, so it unmaps the
- * next batch while the answer to the last one is on its way. The link takes 40 us for the
- * smallest chunk. */
+/* Evictions of a program run ahead of their copies by four batches, so it unmaps the next batch
+ * while the answer to the last one is on its way. The link takes 40 us for the smallest chunk. In
+ * chunks. */
 #define GM_UNMAPS_AT_ONCE 64
 /* A program that answered within this time is not stopped: memory may be staged for it. */
 #define GM_ANSWERED_LATELY_NS (100 * GM_MS)

@@ -196,7 +196,7 @@ static void undo_eviction(struct gm_engine *engine, uint32_t index)
 /* The chunk's app does not answer. If the chunk waits to be unmapped and copied out, the pinned
  * pages that were set aside for it are others' now. When it is unmapped after all, it is mapped
  * again. */
-static void gm_engine_forgo_pages(struct gm_engine *engine, uint32_t index)
+static void forgo_its_pages(struct gm_engine *engine, uint32_t index)
 {
     const struct gm_chunk *chunk = &engine->table->chunks[index];
     if (chunk->state == GM_CHUNK_LEAVING && chunk->map_pending)
@@ -261,7 +261,7 @@ static bool has_left(struct gm_engine *engine, uint32_t index)
     else if (chunk->page != GM_NONE)
         return vacate(engine, index);
     else
-        undo_eviction(engine, index); /* gm_engine_forgo_pages */
+        undo_eviction(engine, index); /* forgo_its_pages */
     return chunk->is_freed;
 }
 
@@ -427,7 +427,7 @@ static void forgo_pages(struct gm_engine *engine, const struct gm_batch *batch)
 {
     if (batch && batch->kind == GM_BATCH_UNMAP)
         for (uint32_t i = 0; i < batch->n; i++)
-            gm_engine_forgo_pages(engine, batch->items[i]);
+            forgo_its_pages(engine, batch->items[i]);
 }
 
 void gm_engine_note_silence(struct gm_engine *engine, uint32_t id, bool is_silent)

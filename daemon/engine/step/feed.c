@@ -1,11 +1,10 @@
 /*
- * What the scheduler is told, and what it knows of each app: settings, class, state.
- *
- * What the scheduler is told, and what it decided. Owns the scheduler and engine.decision.
+ * What the scheduler is told and what it decided; what it knows of each app: settings, class,
+ * state. Owns the scheduler and engine.decision.
  *
  * The scheduler knows one app, here a *unit*, for all members of a group on this GPU (groups.h).
  * It has their bytes together; it wants if any of them wants, is open when all gates are, and
- * closed when all are quiet. Its settings are those of all of them (feed.c). So members get
+ * closed when all are quiet. Its settings are those of all of them. So members get
  * turns together or not at all, and cannot be in each other's way. The decision names each of
  * them.
  *

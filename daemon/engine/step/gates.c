@@ -54,15 +54,15 @@
 /* A program that could not tell whether it is idle is asked again after --idle, then after
  * twice as long, up to this. */
 #define GM_ASK_MOST_NS (1 * GM_S)
-/* Submissions from look to look: A look does not find work that ends within 1 ms. So many calls
- * kept the GPU for a quarter of the time at the very most. A program that submits more is at
- * work: thousands of small kernels, each waited for. */
+/* A look does not find work that ends within 1 ms. So many calls kept the GPU for a quarter of
+ * the time at the very most. A program that submits more is at work: thousands of small kernels,
+ * each waited for. Submissions from look to look. */
 #define GM_UNUSED_CALLS 3
-/* Looks: While --idle passes: what a program does is known as exactly. */
+/* While --idle passes: what a program does is known as exactly. In looks. */
 #define GM_IDLE_LOOKS 4
-/* Times --idle: While nobody is busy, the next look is so far away: beginning to work is
- * noticed that late, which costs nobody anything, as the gate is open. Not so for one whose
- * share is limited. */
+/* While nobody is busy, the next look is so far away: beginning to work is noticed that late,
+ * which costs nobody anything, as the gate is open. Not so for one whose share is limited. Times
+ * --idle. */
 #define GM_IDLE_REST 3
 
 /* Threads take the lowest free slot, so nobody is in use behind so many that never were. */
@@ -101,7 +101,7 @@ static bool look_at_calls(const struct gm_app *app, uint64_t *calls)
 }
 
 /* The calls of it that have returned, as it says. */
-static uint64_t gm_engine_calls(const struct gm_app *app)
+static uint64_t calls_of(const struct gm_app *app)
 {
     uint64_t calls;
     look_at_calls(app, &calls);
@@ -233,14 +233,15 @@ static void rest_if_idle(struct gm_engine *engine, uint32_t id)
     gm_engine_feed_idle(engine, id, engine->now - app->idle.quiet_at);
 }
 
-/* Who waits for turns has to pay for nobody that does not use its own. Who submits nothing is soon
+/* Who waits for turns has to pay for nobody that does not use its own. Who does nothing is soon
  * idle, and no waste. Members of a group have one together. */
-static void note_use(struct gm_engine *engine, uint32_t id, uint64_t calls, bool had_work)
+static void note_use(struct gm_engine *engine, uint32_t id, bool is_active, uint64_t calls,
+                     bool had_work)
 {
     struct gm_app *app = &engine->apps[id];
     if (had_work || calls > GM_UNUSED_CALLS)
         app->idle.n_unused /= 2;
-    else if (calls > 0)
+    else if (is_active || calls > 0)
         app->idle.n_unused++;
     if (app->idle.n_unused < GM_UNUSED_LOOKS || gm_group_is_several(engine, id))
         return;
@@ -258,13 +259,14 @@ void gm_engine_quiet(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         app->state != GM_APP_RUNNING)
         return; /* an answer to what was asked before a CLOSE */
     app->idle.is_asked = false;
-    if (is_active(app))
+    const bool is = is_active(app);
+    if (is)
         note_active(engine, id);
     /* Who was quiet before has submitted nothing since: the answer came late, no work did. */
     const bool had_work = quiet->is_quiet != 1 || (quiet->had_none != 1 && app->idle.quiet_at == 0);
     const uint64_t calls = app->idle.calls - app->idle.used_calls;
     app->idle.used_calls = app->idle.calls;
-    note_use(engine, id, calls, had_work || !is_anybody_waiting(engine));
+    note_use(engine, id, is, calls, had_work || !is_anybody_waiting(engine));
     if (app->idle.active_at > app->idle.asked_at)
         return; /* it says nothing of what was submitted since */
     if (quiet->is_quiet == 1) {
@@ -574,8 +576,8 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
  * Two looks must find it, and none is made of a program that worked since the one before: it is
  * known after 0.6 s at most. */
 #define GM_STOP_LOOK_NS (200 * GM_MS)
-/* Programs a look: A look at one takes some 50 us: three files in /proc and /sys. Of 256 that
- * do nothing each is looked at every 0.4 s. */
+/* A look at one takes some 50 us: three files in /proc and /sys. Of 256 that do nothing each is
+ * looked at every 0.4 s. In programs a look. */
 #define GM_STOP_LOOKS 128
 
 /* What the engine whose client this is first finds; others hear of it. */
@@ -603,7 +605,7 @@ static void set_stop(struct gm_client *client, enum gm_why stop)
 static uint32_t look_at_process(const struct gm_engine *engine, const struct gm_app *app)
 {
     struct gm_client *client = app->client;
-    const uint64_t calls = gm_engine_calls(app);
+    const uint64_t calls = calls_of(app);
     const bool has_called = calls != client->stop_calls;
     client->stop_calls = calls;
     const enum gm_why stop = has_called ? GM_WHY_NONE : gm_engine_ask_stop(engine, client->id);

@@ -264,9 +264,9 @@ bool gm_engine_is_trimming(const struct gm_engine *engine)
 /*
  * The end of the daemon.
  *
- * Mapped frames, on the device or the host, live as long as a process holds them. So this file
- * makes as many programs as possible whole, with the engine's usual means. It decides instead of
- * the scheduler whose gates open.
+ * Mapped frames, on the device or the host, live as long as a process holds them. So as many
+ * programs as possible are made whole, with the engine's usual means. This decides instead of the
+ * scheduler whose gates open.
  *
  *   1  Programs that fit on the GPU together (core/saving) are loaded first, and their gates open.
  *      The budget is all that the device has left. Their gates never close again.
@@ -476,8 +476,8 @@ void gm_engine_begin_saving(struct gm_engine *engine, void (*on_saved)(void *arg
     gm_engine_replan(engine);
 }
 
-/* Programs: The daemon tries to prefetch for so many, one after the other, until it finds
- * something to move. */
+/* The daemon tries to prefetch for so many, one after the other, until it finds something to
+ * move. In programs. */
 #define GM_PLANS_AHEAD 4
 
 /* ---- the layout ---- */

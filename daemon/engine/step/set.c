@@ -172,7 +172,7 @@ bool gm_engine_total_rule_of(const struct gm_engine *engine, uint32_t id, char *
 }
 
 /* Rules may be less strict once more is known of its user. */
-static bool gm_engine_is_unsure(const struct gm_engine *engine, uint32_t id)
+static bool is_unsure(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_engine_outlet *outlet = &engine->config.outlet;
     return engine->config.rules && outlet->is_sure &&
@@ -184,7 +184,7 @@ static void take_totals(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     struct gm_user_totals totals = {0};
-    app->policy.is_unsure = gm_engine_is_unsure(engine, id);
+    app->policy.is_unsure = is_unsure(engine, id);
     if (engine->config.rules && engine->config.outlet.totals)
         engine->config.outlet.totals(engine->config.rules, app->uid, &totals);
     app->cap.user_gpu = totals.gpu;
@@ -505,7 +505,7 @@ void gm_engine_take_tuning(struct gm_engine *engine, const struct gm_engine_tuni
         if (!gm_engine_can_be_set(app))
             continue;
         const struct gm_settings admin = app->policy.admin, own = app->policy.own;
-        const bool is_news = app->policy.is_unsure && !gm_engine_is_unsure(engine, id);
+        const bool is_news = app->policy.is_unsure && !is_unsure(engine, id);
         take_rule(engine, id, GM_SET_RETAKEN | (is_news ? GM_SET_CAP | GM_SET_OVERSIZE : 0), text,
                   sizeof text);
         if (is_news)

@@ -1,14 +1,4 @@
-/*
- * Memory that programs share, and frames that nobody may have any more.
- *
- * clang-format off
- */
-#include "daemon/engine/step/shares.h"
-
-#include "daemon/engine/act/exits.h"
-#include "daemon/engine/act/frames.h"
-#include "daemon/engine/state/round.h"
-
+/* clang-format off */
 /*
  * Shares: allocations that other programs of the same user have mapped (cuIpc*). Owns the list of
  * shares and their openers. Called by step.c for messages, and by files that count shared memory.
@@ -31,6 +21,7 @@
  * more than what is left. So no program starves.
  */
 /* clang-format on */
+#include "daemon/engine/step/shares.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -38,15 +29,18 @@
 #include "daemon/engine/act/batches.h"
 #include "daemon/engine/act/device.h"
 #include "daemon/engine/act/events.h"
+#include "daemon/engine/act/exits.h"
+#include "daemon/engine/act/frames.h"
 #include "daemon/engine/act/say.h"
 #include "daemon/engine/state/groups.h"
+#include "daemon/engine/state/round.h"
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/shadows.h"
 
-/* Batches: ... of one OPEN. */
+/* Of one OPEN, batches that a program has not answered. */
 #define GM_SHARE_MAPS_AT_ONCE 4
 
 #define PLACES_A_MAP ((uint32_t)GM_ENTRIES_MAP)
@@ -716,7 +710,7 @@ void gm_engine_close_shares(struct gm_engine *engine)
 /*
  * What a chunk lets go of: its frame and its pages. Some of it is used again at once; a frame that
  * somebody else may reach ends when that is over (frames.c), or with the memory that it is shared
- * as (shares.c).
+ * as.
  */
 
 /* Whom a frame of the chunk waits for that is nobody's any more. */

@@ -337,8 +337,8 @@ static void set_alarm(struct gm_engine *engine)
 /* ---- a run ---- */
 
 /*
- * Goes round: decision -> app states -> moves -> gates (run, with which every event
- * ends). Owns in_set.
+ * Goes round: decision -> app states -> moves -> gates, with which every event ends. Owns
+ * in_set.
  */
 
 /* A member of a group that is not open runs, as it came to this GPU in the middle of its work, and

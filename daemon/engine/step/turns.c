@@ -5,7 +5,7 @@
  * Short turns: while a latency-critical program runs beside several best-effort ones, one of these
  * works and the work of the others stands still (core/timeslice says when and who). All keep their
  * gates open and their memory on the GPU. Owns gm_engine.turns, and turn_at and held_until of
- * gm_app. Called at the end of a round of the loop, after turns.c.
+ * gm_app. Called at the end of a round of the loop, after the timeslices.
  *
  * A turn begins with a HOLD to everybody else. What a hint holds is held beside that. A program
  * whose turn it is may have no work: it is asked soon (gates.c), and its turn ends with its answer.

@@ -20,8 +20,8 @@
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/room.h"
 
-/* Allocations of one app that wait for room: More threads than that in one program are a
- * mistake. */
+/* More threads than that in one program are a mistake. In allocations of one app that wait for
+ * room. */
 #define GM_WAITING_MAX 4096
 
 static struct gm_waiting_alloc *waiting_of(const struct gm_admit_request *ask)
