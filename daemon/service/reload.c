@@ -95,7 +95,7 @@ static void read_again(uv_work_t *work)
             reload->trial(&reload->fresh, reload->warnings, reload->why, sizeof reload->why);
 }
 
-/* "changed: rule, idle; need a restart: slice" */
+/* "changed: rule, idle; need a restart: slice; gone: quantum (line 7)" */
 static void say_outcome(struct gm_reload *reload)
 {
     char live[512], restart[512];
@@ -108,6 +108,14 @@ static void say_outcome(struct gm_reload *reload)
                        : "",
              live, live[0] && restart[0] ? "; " : "", restart[0] ? "need a restart: " : "",
              restart);
+    const char *before = "; gone: ";
+    for (size_t i = 0; i < GM_GONES; i++) {
+        if (!reload->fresh.gone_line[i])
+            continue;
+        gm_text_add(reload->outcome, sizeof reload->outcome, "%s%s (line %u)", before,
+                    gm_gone_rows[i].name, reload->fresh.gone_line[i]);
+        before = ", ";
+    }
 }
 
 /* There is no mistake: what may change does. */

@@ -32,6 +32,7 @@ start_default --config "$conf" --disk "$dir:64M"
 says "$dir/daemon.out" 1 || fail "at the start: $(cat "$dir/daemon.out")"
 kill -HUP "$(pid_of daemon)"
 within "$patience" has_read || fail "a reload does not say it: $(cat "$dir/daemon.out")"
+"$ctl" config check > "$dir/said" 2>&1 && grep -q 'gone: allotment (line [0-9]*), ' "$dir/said" || fail "config check: $(cat "$dir/said")"
 ! grep -q 'which needs a restart' "$dir/daemon.out" || fail "something has changed: $(cat "$dir/daemon.out")"
 stop_daemon
 

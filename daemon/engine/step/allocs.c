@@ -1,9 +1,6 @@
 /*
  * What programs allocate and free, frames that are made ahead of that, and what is taken back from
  * programs that keep more than they use.
- *
- * Allocations: committed, answered, refused and freed. Owns gm_app.allocs, but for what waits
- * (waiting.c).
  */
 #include "daemon/engine/step/allocs.h"
 
@@ -104,6 +101,11 @@ void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t id)
 }
 
 /* ---- allocations ---- */
+
+/*
+ * Allocations: committed, answered, refused and freed. Owns gm_app.allocs, but for what waits
+ * (waiting.c).
+ */
 
 static void free_allocation(struct gm_engine *engine, uint32_t index, struct gm_last_word last)
 {

@@ -1,7 +1,5 @@
 /*
  * Programs that come, come back from a daemon before, and leave; what they are granted between.
- *
- * Apps from join to end, and what each asks for when it asks for memory.
  */
 #include "daemon/engine/step/apps.h"
 
@@ -643,6 +641,10 @@ void gm_engine_stray_done(struct gm_engine *engine, uint32_t id)
 }
 
 /* ---- programs that come and leave ---- */
+
+/*
+ * Apps from join to end, and what each asks for when it asks for memory.
+ */
 
 void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
 {

@@ -1,8 +1,5 @@
 /*
  * What becomes of a chunk when a step of its move has ended, and whether it must be copied at all.
- *
- * The steps of a chunk after a copy, a map or an unmap has ended. gm_engine_settle takes the next
- * step that is possible; gm_engine_retire ends freed chunks.
  */
 #include "daemon/engine/step/chunks.h"
 
@@ -112,6 +109,11 @@ static bool next_hash(struct gm_engine *engine, uint32_t *chunk, bool *has_left)
 }
 
 /* ---- the steps of a chunk ---- */
+
+/*
+ * The steps of a chunk after a copy, a map or an unmap has ended. gm_engine_settle takes the next
+ * step that is possible; gm_engine_retire ends freed chunks.
+ */
 
 static void say_last_word(struct gm_engine *engine, const struct gm_allocation *allocation)
 {

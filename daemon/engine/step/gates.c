@@ -1,10 +1,5 @@
 /*
  * Who works: gates that open and close, programs that are idle, and programs that stand still.
- *
- * The gates of programs, for the part that this GPU has in them: closing one and waiting for its
- * answer, opening it when all that its program has here is in place. A gate that is closed for
- * exchanges only is held: its program keeps its turn. Owns gm_app.gate and the sending of CLOSE
- * and RESUME.
  */
 #include "daemon/engine/step/gates.h"
 
@@ -373,6 +368,13 @@ void gm_engine_sample(struct gm_engine *engine)
 }
 
 /* ---- gates ---- */
+
+/*
+ * The gates of programs, for the part that this GPU has in them: closing one and waiting for its
+ * answer, opening it when all that its program has here is in place. A gate that is closed for
+ * exchanges only is held: its program keeps its turn. Owns gm_app.gate and the sending of CLOSE
+ * and RESUME.
+ */
 
 static void resume(struct gm_engine *engine, uint32_t id)
 {

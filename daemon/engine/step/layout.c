@@ -1,13 +1,4 @@
-/*
- * What the layout follows from: the timeline, the budget, and what is saved at the end.
- *
- * Says where each app stands on the timeline, has the layout made that follows from it
- * (core/layout.h), and the plan that brings it about (core/plan.h). Owns both.
- *
- * Pinned memory holds what is mapped on the host and what is swapped. So who needs some of it may
- * wait for data of paused programs, though the GPU has room for that. Then as much of it comes to
- * what is free on the GPU, be its program idle (bring_up).
- */
+/* What the layout follows from: the timeline, the budget, and what is saved at the end. */
 #include "daemon/engine/step/layout.h"
 
 #include <inttypes.h>
@@ -481,6 +472,15 @@ void gm_engine_begin_saving(struct gm_engine *engine, void (*on_saved)(void *arg
 #define GM_PLANS_AHEAD 4
 
 /* ---- the layout ---- */
+
+/*
+ * Says where each app stands on the timeline, has the layout made that follows from it
+ * (core/layout.h), and the plan that brings it about (core/plan.h). Owns both.
+ *
+ * Pinned memory holds what is mapped on the host and what is swapped. So who needs some of it may
+ * wait for data of paused programs, though the GPU has room for that. Then as much of it comes to
+ * what is free on the GPU, be its program idle (bring_up).
+ */
 
 static bool lacks_any(const struct gm_engine *engine, uint32_t id)
 {

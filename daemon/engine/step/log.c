@@ -1,12 +1,4 @@
-/*
- * What is noted for the log: levels, settings, leavers; how long switches took.
- *
- * Notes of decisions, as the events SWITCH, LEVEL, SET and REFUSED tell them. Owns the leavers.
- *
- * There is a note for each switch (who came, why, in whose place, why those left), each change of
- * a level by itself, each change of settings, and each refusal of memory. A switch takes the place
- * of those who left while the newcomer waited.
- */
+/* What is noted for the log: levels, settings, leavers; how long switches took. */
 #include "daemon/engine/step/log.h"
 
 #include <string.h>
@@ -102,6 +94,14 @@ void gm_engine_record_switch(struct gm_engine *engine, uint32_t id)
 }
 
 /* ---- notes ---- */
+
+/*
+ * Notes of decisions, as the events SWITCH, LEVEL, SET and REFUSED tell them. Owns the leavers.
+ *
+ * There is a note for each switch (who came, why, in whose place, why those left), each change of
+ * a level by itself, each change of settings, and each refusal of memory. A switch takes the place
+ * of those who left while the newcomer waited.
+ */
 
 static struct gm_party party(const struct gm_engine *engine, uint32_t id, enum gm_why why,
                              const struct gm_sched_account *account)

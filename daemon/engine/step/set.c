@@ -1,9 +1,4 @@
-/*
- * What is said of a program: by rules, by itself, by users, by a reload; and who is paused.
- *
- * mux-ctl set: which programs it is for, who may say so, and what follows. Owns
- * gm_app.policy.is_ahead and ahead_run_ns.
- */
+/* What is said of a program: by rules, by itself, by users, by a reload; and who is paused. */
 #include "daemon/engine/step/set.h"
 
 #include <errno.h>
@@ -564,6 +559,11 @@ void gm_engine_note_features(struct gm_engine *engine)
 }
 
 /* ---- what is set ---- */
+
+/*
+ * mux-ctl set: which programs it is for, who may say so, and what follows. Owns
+ * gm_app.policy.is_ahead and ahead_run_ns.
+ */
 
 static bool is_match(const struct gm_set_request *request, const struct gm_client *client)
 {

@@ -1,8 +1,4 @@
-/*
- * Takes an event in, goes round until all follows from it, and sets the timer.
- *
- * The one entry: what each event changes.
- */
+/* Takes an event in, goes round until all follows from it, and sets the timer. */
 #include "daemon/engine/step/step.h"
 
 #include <errno.h>
@@ -479,6 +475,10 @@ static void run(struct gm_engine *engine)
 }
 
 /* ---- one step ---- */
+
+/*
+ * The one entry: what each event changes.
+ */
 
 /* False: nothing has changed that anything else follows from. */
 static bool take_message(struct gm_engine *engine, uint32_t id,

@@ -1,15 +1,6 @@
 /*
  * Who stands still for a latency-critical program: timeslices, short turns, requests that are
  * announced.
- *
- * Short turns: while a latency-critical program runs beside several best-effort ones, one of these
- * works and the work of the others stands still (core/timeslice says when and who). All keep their
- * gates open and their memory on the GPU. Owns gm_engine.turns, and turn_at and held_until of
- * gm_app. Called at the end of a round of the loop, after the timeslices.
- *
- * A turn begins with a HOLD to everybody else. What a hint holds is held beside that. A program
- * whose turn it is may have no work: it is asked soon (gates.c), and its turn ends with its answer.
- * Who comes next is then told to go on, whatever it is held for.
  */
 #include "daemon/engine/step/turns.h"
 
@@ -242,6 +233,17 @@ void gm_engine_tell_timeslices(struct gm_engine *engine)
 }
 
 /* ---- short turns ---- */
+
+/*
+ * Short turns: while a latency-critical program runs beside several best-effort ones, one of these
+ * works and the work of the others stands still (core/timeslice says when and who). All keep their
+ * gates open and their memory on the GPU. Owns gm_engine.turns, and turn_at and held_until of
+ * gm_app. Called at the end of a round of the loop, after the timeslices.
+ *
+ * A turn begins with a HOLD to everybody else. What a hint holds is held beside that. A program
+ * whose turn it is may have no work: it is asked soon (gates.c), and its turn ends with its answer.
+ * Who comes next is then told to go on, whatever it is held for.
+ */
 
 void gm_engine_take_turns(struct gm_engine *engine)
 {
