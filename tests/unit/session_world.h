@@ -64,7 +64,8 @@ struct played {
 static struct played engine;
 static _Atomic uint64_t still_at; /* the time, for all threads; 0: as it is */
 static uid_t asker;               /* of connections from now on; root may choose */
-static struct gm_machine machine; /* what the others hold of it */
+static struct gm_journal its_journal;
+static struct gm_machine machine = {.journal = &its_journal}; /* what the others hold of it */
 static struct gm_options options;
 
 int gm_machine_join(struct gm_machine *m, const struct gm_newcomer *who, const char *group,

@@ -531,7 +531,9 @@ static void totals_late(const struct gm_rules *all, uid_t uid, struct gm_user_to
 
 static bool is_sure_late(const struct gm_rules *all, uid_t uid)
 {
-    return !is_late && gm_rules_are_sure(all, uid);
+    while (!is_late && !gm_rules_are_sure(all, uid))
+        usleep(1000); /* the system's own is slow on a busy machine */
+    return !is_late;
 }
 
 /* What might hold bounds a program until it is known what holds: then that does, its cap and totals
