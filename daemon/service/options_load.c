@@ -44,7 +44,8 @@ int gm_options_set(struct gm_options *options, const char *name, const char *tex
     const struct gm_option_row *row = find_row(name, strlen(name));
     for (size_t i = 0; i < GM_GONES; i++) {
         if (strcmp(name, gm_gone_rows[i].name) == 0) {
-            options->gone_line[i] = line;
+            if (options->gone_line[i] == 0) /* the first one is told of */
+                options->gone_line[i] = line;
             return 0;
         }
     }

@@ -29,7 +29,7 @@ uint64_t gm_engine_pinned_used(const struct gm_engine *engine)
     return gm_stores_used(engine->stores, GM_TIER_PINNED) - engine->table->shadows;
 }
 
-void gm_engine_drop_shadow(struct gm_engine *engine, uint32_t index)
+static void drop_shadow(struct gm_engine *engine, uint32_t index)
 {
     const uint8_t shadow = engine->table->chunks[index].shadow;
     if (shadow != GM_SHADOW_KEPT && shadow != GM_SHADOW_LOST)
@@ -43,13 +43,13 @@ void gm_engine_drop_shadows(struct gm_engine *engine, uint32_t allocation)
 {
     uint32_t index = engine->table->allocations[allocation].first;
     for (; index != GM_NONE; index = engine->table->chunks[index].sibling)
-        gm_engine_drop_shadow(engine, index);
+        drop_shadow(engine, index);
 }
 
 void gm_engine_drop_shadows_of(struct gm_engine *engine, uint32_t id)
 {
     while (engine->table->apps[id].shadows.count > 0)
-        gm_engine_drop_shadow(engine, engine->table->apps[id].shadows.tail);
+        drop_shadow(engine, engine->table->apps[id].shadows.tail);
 }
 
 void gm_engine_drop_all_shadows(struct gm_engine *engine)
@@ -63,7 +63,7 @@ void gm_engine_forget_lost(struct gm_engine *engine, const struct gm_scope *scop
     for (uint32_t i = 0; engine->table->lost > 0 && i < engine->table->max_chunks; i++)
         if (engine->table->chunks[i].shadow == GM_SHADOW_LOST &&
             gm_engine_is_in(engine, engine->table->chunks[i].app, scope))
-            gm_engine_drop_shadow(engine, i);
+            drop_shadow(engine, i);
 }
 
 /* Whether the shadows of `id` are used later than those of `other`. */

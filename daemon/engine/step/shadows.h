@@ -24,8 +24,7 @@ uint32_t gm_engine_take_pinned(struct gm_engine *engine, uint64_t bytes);
 bool gm_engine_yield_shadow(struct gm_engine *engine);
 /* Bytes for which shadows are to have pages: those that are kept, and that are lost. */
 uint64_t gm_engine_wanted_shadows(const struct gm_engine *engine);
-/* Drop the shadow of a chunk, those of an allocation or an app, all. */
-void gm_engine_drop_shadow(struct gm_engine *engine, uint32_t chunk);
+/* Drop the shadows of an allocation or an app, or all. */
 void gm_engine_drop_shadows(struct gm_engine *engine, uint32_t allocation);
 void gm_engine_drop_shadows_of(struct gm_engine *engine, uint32_t app);
 void gm_engine_drop_all_shadows(struct gm_engine *engine);
