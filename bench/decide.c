@@ -33,7 +33,6 @@
 #include "bench/samples.h"
 #include "common/clock.h"
 #include "daemon/core/plan.h"
-#include "daemon/core/plan_moves.h"
 #include "daemon/core/sched.h"
 #include "daemon/core/sched_step.h"
 
@@ -146,9 +145,8 @@ static const struct workload {
 struct planning {
     struct gm_table *table;
     struct gm_plan plan;
-    struct gm_plan_input input;
     struct gm_layout layout;
-    uint32_t targets[GM_APPS];
+    struct gm_layout_target targets[GM_APPS];
     struct gm_layout_victim victims[GM_APPS];
 };
 
@@ -177,13 +175,12 @@ static void make_planning(struct planning *world, const struct workload *workloa
         }
     }
     uint64_t beyond = world->table->committed - 24 * GM_GIB;
-    world->input.window = GM_GIB;
-    world->input.tiers[GM_TIER_PINNED].cap = 32 * GM_GIB;
-    world->input.tiers[GM_TIER_PAGED].cap = 64 * GM_GIB;
-    world->input.tiers[GM_TIER_DISK].cap = beyond - 64 * GM_GIB;
+    world->layout.window = GM_GIB;
+    world->layout.tiers[GM_TIER_PINNED].cap = 32 * GM_GIB;
+    world->layout.tiers[GM_TIER_PAGED].cap = 64 * GM_GIB;
+    world->layout.tiers[GM_TIER_DISK].cap = beyond - 64 * GM_GIB;
     world->layout.targets = world->targets;
     world->layout.victims = world->victims;
-    world->input.layout = &world->layout;
 }
 
 static void draw_turn(struct planning *world, const struct workload *workload)
@@ -198,7 +195,8 @@ static void draw_turn(struct planning *world, const struct workload *workload)
     }
     world->layout.n_targets = workload->targets;
     world->layout.n_victims = GM_APPS - workload->targets;
-    memcpy(world->targets, order, workload->targets * sizeof(*order));
+    for (uint32_t i = 0; i < workload->targets; i++)
+        world->targets[i].app = order[i];
     for (uint32_t i = 0; i < world->layout.n_victims; i++) {
         const uint32_t app = order[workload->targets + i];
         world->victims[i] =
@@ -236,8 +234,8 @@ static void carry_out(struct planning *world)
         } else if (move->kind != GM_MOVE_EVICT) {
             gm_table_move(table, move->chunk, (enum gm_tier)to, 0);
         }
-        world->input.tiers[chunk->tier].used -= bytes; /* GPU and none: not read */
-        world->input.tiers[to].used += bytes;
+        world->layout.tiers[chunk->tier].used -= bytes; /* GPU and none: not read */
+        world->layout.tiers[to].used += bytes;
         gm_table_end_copy(table, move->chunk, false);
         gm_table_end_map(table, move->chunk, false);
         gm_table_settle(table, move->chunk);
@@ -252,7 +250,7 @@ static double plan_once(struct planning *world, bool is_cold)
         read_other();
     const double from = clock_us();
     gm_layout_share(world->table, &world->layout);
-    gm_plan_make(world->table, &world->input, &world->plan);
+    gm_plan_make(world->table, &world->layout, &world->plan);
     return us_since(from);
 }
 

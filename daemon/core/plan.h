@@ -1,19 +1,18 @@
 /* clang-format off */
 /*
- * The planner: makes the ordered list of moves that brings a layout about (core/layout.h). Pure;
- * owns no state. Called by the engine. Reads the table.
+ * The order of moves: the list that brings a layout about (core/layout.h), needed first in, needed
+ * last out. It decides on no chunk but where one of the layout's has no way: then what it can do
+ * gets as near as it can. Pure; owns no state. Called by the engine. Reads the table.
  *
- * A missing chunk takes, in this order: a free frame of its user and size; one whose eviction is
- * under way; room in the budget, or to come from condemned frames; room made by destroying free
- * frames that nobody in this plan needs (unless it is sparing); the frame of a victim. Of a
- * victim's chunks, those whose frame fits as it is go first.
+ * A chunk that comes takes, in this order: a free frame of its user and size; one whose eviction is
+ * under way; one that its own app leaves for a place on the host; room in the budget, or to come
+ * from condemned frames; room made by destroying free frames that nobody in this plan needs; the
+ * frame of a victim, one that fits as it is first.
  *
- * Below the GPU (Nixie section 5), evicted data stays in the highest tier that has room at the end
- * of the plan. Every eviction goes through pinned memory, the only tier that the copy engines
- * reach. What cannot stay there is demoted: the data with the farthest next use to disk, the rest
- * to paged memory. At its end a plan leaves a part of pinned memory free, the streaming window, as
- * far as the tiers below have room. So a full lower tier slows a switch but never blocks it. A plan
- * does not use a closed tier; if the others are too small, it is not complete.
+ * Every eviction goes through pinned memory, the only tier that the copy engines reach. At its end
+ * a plan leaves a part of pinned memory free, the streaming window, as far as the tiers below have
+ * room. So a full lower tier slows a switch but never blocks it. A plan does not use a closed tier;
+ * if the others are too small, it is not complete.
  *
  * How to carry a plan out. Moves may be made in any order in which each is ready:
  *
@@ -35,15 +34,12 @@
  * still. So while evictions are left and something is under way, gm_plan_leaves_room holds too.
  *
  * Plan again when the input changes, or when the plan has ended and chunks are still missing.
- *
- * This has the types and the rule; plan_moves.h has the functions.
  */
 /* clang-format on */
 #ifndef GM_CORE_PLAN_H
 #define GM_CORE_PLAN_H
 
 #include "daemon/core/layout.h"
-#include "daemon/core/tunables.h"
 
 enum gm_move_kind {
     GM_MOVE_EVICT,   /* copy `chunk` out of `frame` to pinned memory and take the frame from it */
@@ -62,20 +58,6 @@ struct gm_move {
         is_passed_on; /* the planner's: EVICT of what leaves for good; another move has its frame */
     uint32_t chunk;
     uint32_t frame;
-};
-
-/* A tier below the GPU. A tier that is not configured has cap 0. */
-struct gm_plan_tier {
-    uint64_t cap;
-    uint64_t used;   /* now, copies under way included, at both their ends */
-    uint64_t ending; /* ... of which copies under way give back when they end */
-    bool is_closed;  /* paged memory or disk: it cannot be written now */
-};
-
-struct gm_plan_input {
-    struct gm_layout *layout;
-    struct gm_plan_tier tiers[GM_TIERS]; /* PINNED, PAGED and DISK are read */
-    uint64_t window; /* bytes of pinned memory to leave free when the plan is done */
 };
 
 /*
@@ -156,5 +138,39 @@ struct gm_plan {
     bool is_complete; /* every missing chunk has its place, within `capacity` moves */
     bool lacks_room;  /* gm_plan_make: it has not, as the tiers have no room for what would leave */
 };
+
+/* The reserve with these tiers and this window. */
+uint64_t gm_plan_reserve(const struct gm_layout *layout);
+
+/*
+ * Make the plan. Each move is possible once those before it, and what is under way, have ended:
+ * after every move the frames fit the budget, and each tier its cap. Chunks in flight to a tier
+ * below the GPU count as there. If the plan is not complete, carry out its moves and plan again.
+ * Linear in the moves and in what the targets lack.
+ *
+ * Ahead of a target's turn, what of it has no place on the GPU is promoted to pinned memory, as far
+ * as that leaves the window free. A victim's data goes down only if that brings the target's up.
+ * If nothing of the target would come nearer, the plan is empty.
+ */
+void gm_plan_make(const struct gm_table *table, const struct gm_layout *layout,
+                  struct gm_plan *plan);
+/* How many of its moves are of that kind. */
+uint32_t gm_plan_count(const struct gm_plan *plan, enum gm_move_kind kind);
+
+/*
+ * The plan of what somebody waits for: that of gm_plan_make, unless a tier is closed and the others
+ * have no room for what would leave. Then targets are dropped from the layout, the least urgent
+ * first, until the rest have room.
+ * If the first alone has none, a plan that would evict is empty instead: a program that is whole
+ * can run, two halves cannot. Only a first target that grows takes what it can get.
+ *
+ * This looks at one plan only. If the tiers are so full that only a second plan could go on, the
+ * switch waits (8 of 125,000 did in random worlds).
+ *
+ * Returns how many targets, the first ones, have room: all while no tier is closed, 0 if not even
+ * the first. Each target that is dropped costs the time of one more plan.
+ */
+uint32_t gm_plan_switch(const struct gm_table *table, struct gm_layout *layout,
+                        struct gm_plan *plan);
 
 #endif

@@ -11,7 +11,7 @@
  *           is and that it moves. The tier changes only when the move has ended: copy, then commit,
  *           then free. A chunk is *resident* (in a GPU frame), *mapped on host* (its pages in
  *           pinned memory are a host frame, which its app maps), or *swapped*. Its place,
- *           is_on_host, says which of the first two it is to be when its app runs (core/place.h)
+ *           is_on_host, says which of the first two it is to be when its app runs (core/layout.h)
  *   frame   a piece of memory of one size class, made for one uid. At most one chunk holds it.
  *   pool    the free frames of one uid, by size class: memory never crosses users
  *   fixed   unevictable: other programs have the chunk mapped too, so it stays in its frame

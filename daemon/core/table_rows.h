@@ -268,6 +268,15 @@ static inline enum gm_tier gm_chunk_away_tier(const struct gm_chunk *chunk)
     }
 }
 
+/* Lists lead anywhere in memory: fetch a chunk that is looked at soon into the cache. */
+static inline void gm_table_fetch(const struct gm_table *table, uint32_t chunk)
+{
+    if (chunk != GM_NONE) { /* a chunk can lie in two cache lines */
+        __builtin_prefetch(&table->chunks[chunk].frame);
+        __builtin_prefetch(&table->chunks[chunk].state);
+    }
+}
+
 /* The list that it is to be in. */
 static inline uint8_t gm_chunk_list_of(const struct gm_chunk *chunk)
 {

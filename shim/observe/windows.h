@@ -5,7 +5,7 @@
  *
  * The model: a launch touches what the profile of its kernel says (templates.h). Of one without a
  * profile every 8-byte word of its arguments that is an address of gpumux's marks its place. A
- * tensor's base pointer stands for the tensor; the daemon guesses its extent (daemon/core/place.h).
+ * tensor's base pointer stands for the tensor; the daemon guesses its extent (daemon/core/working.h).
  * A tensor map stands for its tensor, all of it. A copy or set touches what it names, all of it. A
  * copy to or from the host touches nothing: its bytes cross the link wherever the memory is. They
  * are counted (gm_stat.link_bytes), as are launches whose arguments point to host memory. Whose an

@@ -21,7 +21,6 @@
 #include <cmocka.h>
 
 #include "daemon/core/plan.h"
-#include "daemon/core/plan_moves.h"
 #include "tests/unit/turns.h"
 
 #define MAX_APPS 8u
@@ -34,7 +33,7 @@ struct world {
     void *memory;
     struct gm_table *table;
     struct gm_move moves[MAX_MOVES];
-    uint32_t targets[MAX_APPS]; /* the layout's memory */
+    struct gm_layout_target targets[MAX_APPS]; /* the layout's memory */
     struct gm_layout_victim victims[MAX_APPS];
     struct gm_layout layout;
     uint64_t random;
@@ -200,25 +199,25 @@ static inline bool is_ready(const struct world *world, const struct gm_move *mov
     return false;
 }
 
-static inline void world_input(const struct world *world, struct gm_plan_input *input)
+static inline void world_input(const struct world *world, struct gm_layout *layout)
 {
     for (unsigned t = GM_TIER_PINNED; t < GM_TIERS; t++)
-        input->tiers[t] =
-            (struct gm_plan_tier){.cap = world->cap[t],
+        layout->tiers[t] =
+            (struct gm_layout_tier){.cap = world->cap[t],
                                   .used = world->used[t],
                                   .ending = world->tells_ending ? world->ending[t] : 0,
                                   .is_closed = world->is_closed[t]};
-    input->window = world->window;
+    layout->window = world->window;
 }
 
 static inline bool may_take(const struct world *world, const struct gm_plan_hold *hold,
                             const struct gm_move *move)
 {
-    struct gm_plan_input input = {.layout = NULL};
+    struct gm_layout layout = {.n_targets = 0};
     enum gm_tier tier = gm_plan_takes(move);
-    world_input(world, &input);
+    world_input(world, &layout);
     return tier == GM_TIER_NONE || gm_plan_may_take(hold, move, move_bytes(world, move),
-                                                    free_in(world, tier), gm_plan_reserve(&input));
+                                                    free_in(world, tier), gm_plan_reserve(&layout));
 }
 
 static inline void begin_move(struct world *world, const struct gm_move *move)
@@ -317,35 +316,36 @@ static inline uint64_t carry_out(struct world *world, const struct gm_plan *plan
 }
 
 /* Of the victims the first `n_donors` may lose memory. */
-static inline struct gm_plan_input set_layout(struct world *world, const uint32_t *targets,
-                                              uint32_t n_targets, const uint32_t *victims,
-                                              uint32_t n_victims, uint32_t n_donors)
+static inline void set_layout(struct world *world, const uint32_t *targets, uint32_t n_targets,
+                              const uint32_t *victims, uint32_t n_victims, uint32_t n_donors)
 {
-    struct gm_plan_input input = {.layout = &world->layout};
     world->layout = (struct gm_layout){.targets = world->targets,
                                        .victims = world->victims,
                                        .n_targets = n_targets,
                                        .n_victims = n_victims};
     for (uint32_t i = 0; i < n_targets; i++)
-        world->targets[i] = targets[i];
+        world->targets[i].app = targets[i];
     for (uint32_t i = 0; i < n_victims; i++)
         world->victims[i] = (struct gm_layout_victim){
             .app = victims[i],
             .may_lose = i < n_donors ? world->table->apps[victims[i]].resident : 0};
-    world_input(world, &input);
-    return input;
+    world_input(world, &world->layout);
+}
+
+static inline struct gm_plan make_plan(struct world *world)
+{
+    struct gm_plan plan = {.moves = world->moves, .capacity = MAX_MOVES};
+    gm_layout_share(world->table, &world->layout);
+    gm_plan_make(world->table, &world->layout, &plan);
+    return plan;
 }
 
 static inline struct gm_plan plan_for(struct world *world, const uint32_t *targets,
                                       uint32_t n_targets, const uint32_t *victims,
                                       uint32_t n_victims)
 {
-    const struct gm_plan_input input =
-        set_layout(world, targets, n_targets, victims, n_victims, n_victims);
-    struct gm_plan plan = {.moves = world->moves, .capacity = MAX_MOVES};
-    gm_layout_share(world->table, input.layout);
-    gm_plan_make(world->table, &input, &plan);
-    return plan;
+    set_layout(world, targets, n_targets, victims, n_victims, n_victims);
+    return make_plan(world);
 }
 
 /* Ahead of the turn of `target`. The first `n_donors` of the victims make way for it. */
@@ -353,12 +353,9 @@ static inline struct gm_plan plan_ahead(struct world *world, uint32_t target,
                                         const uint32_t *victims, uint32_t n_victims,
                                         uint32_t n_donors)
 {
-    const struct gm_plan_input input = set_layout(world, &target, 1, victims, n_victims, n_donors);
-    struct gm_plan plan = {.moves = world->moves, .capacity = MAX_MOVES};
+    set_layout(world, &target, 1, victims, n_victims, n_donors);
     world->layout.is_ahead = true;
-    gm_layout_share(world->table, input.layout);
-    gm_plan_make(world->table, &input, &plan);
-    return plan;
+    return make_plan(world);
 }
 
 #endif

@@ -51,6 +51,7 @@ ROOMS = {
 FORBIDDEN = [
     (r"daemon/engine/(?!open\.).*", r"includes common/log\.h", "what happens is an event, and views tell of it"),
     (r"daemon/(?!core/table_).*", r"includes daemon/core/table_write\.h|names gm_table_turn_\w+", "core/table alone writes the table"),
+    (r"daemon/(?!core/(?:table_|layout)).*", r"names gm_table_put", "core/layout alone says where a chunk is to lie"),
 ]
 
 # A file, what its code may not name, and why.
@@ -240,7 +241,7 @@ PLANTS = [  # a file, what is written at its end, and what must be said of it
     ("daemon/views/status.c", '#include "daemon/engine/state/state.h"', "daemon/views/ may not use daemon/engine/"),
     ("daemon/engine/step/caps.c", '#include "common/log.h"', "includes common/log.h: what happens is an event"),
     ("daemon/engine/step/caps.c", '#include "daemon/core/table_write.h"', "core/table alone writes the table"),
-    ("daemon/core/place.c", "int gm_planted = (int)(long)gm_table_turn_chunk;", "names gm_table_turn_chunk: core/table alone"),
+    ("daemon/core/layout.c", "int gm_planted = (int)(long)gm_table_turn_chunk;", "names gm_table_turn_chunk: core/table alone"),
     ("daemon/engine/act/events.c", '#include "daemon/engine/step/step.h"', "daemon/engine/act/ may not use daemon/engine/step/"),
     ("daemon/engine/step/room.c", '#include "daemon/engine/step/step.h"', "daemon/engine/step/room -> daemon/engine/step/step"),
     ("daemon/engine/state/groups.c", '#include "daemon/engine/act/say.h"', "daemon/engine/state/ may not use daemon/engine/act/"),

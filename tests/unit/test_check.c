@@ -6,7 +6,7 @@
  * everything else back to the host, and then be still.
  */
 #include "daemon/core/check.h"
-#include "daemon/core/place.h"
+#include "daemon/core/working.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -433,9 +433,9 @@ static void test_trust(void **state)
     gm_table_trust(world.table, far, GM_TRUST_TRIED);
     assert_int_equal(app->cold, 32 * MIB);
     gm_table_set_cold(world.table, far, false);
-    gm_place_warm(world.table, 0, uses, 1); /* reaches over it */
+    gm_working_warm(world.table, 0, uses, 1); /* reaches over it */
     assert_true(chunk->is_cold);
-    gm_place_warm(world.table, 0, uses, 2);
+    gm_working_warm(world.table, 0, uses, 2);
     assert_false(chunk->is_cold);
     assert_int_equal(chunk->trust, GM_TRUST_WINDOWS);
     gm_table_trust(world.table, far, GM_TRUST_NEEDED);

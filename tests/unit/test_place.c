@@ -4,7 +4,8 @@
  * is allowed, heat on the GPU never shrinks by an exchange, and it ends: the same heat never sends
  * a chunk back.
  */
-#include "daemon/core/place.h"
+#include "daemon/core/layout.h"
+#include "daemon/core/working.h"
 #include "daemon/core/room.h"
 
 #include <setjmp.h>
@@ -138,7 +139,7 @@ static void test_reach(void **state)
         {.va = BASE + (86 + 32) * MIB, .count = 900}, /* another app's */
         {.va = BASE + 4096 * MIB, .count = 1000},
     };
-    gm_place_warm(world.table, 0, uses, sizeof uses / sizeof *uses);
+    gm_working_warm(world.table, 0, uses, sizeof uses / sizeof *uses);
     assert_int_equal(nth(&world, one, 0)->heat, 3 * GM_PLACE_USE);
     assert_int_equal(nth(&world, one, 1)->heat, (3 * 1 + 5 * 3) * GM_PLACE_USE / 4);
     assert_int_equal(nth(&world, one, 2)->heat, 5 * GM_PLACE_USE);
@@ -161,7 +162,7 @@ static void test_exact(void **state)
         {.va = BASE + 62 * MIB, .count = 32, .is_exact = true}, /* the chunk's last */
         {.va = BASE + 80 * MIB, .count = 2},                    /* for the rest */
     };
-    gm_place_warm(world.table, 0, uses, sizeof uses / sizeof *uses);
+    gm_working_warm(world.table, 0, uses, sizeof uses / sizeof *uses);
     assert_int_equal(nth(&world, one, 0)->heat, (8 * 2 + 16) * GM_PLACE_USE / 16);
     assert_int_equal(nth(&world, one, 1)->heat, 32 * GM_PLACE_USE / 16);
     assert_int_equal(nth(&world, one, 2)->heat, 0);
@@ -179,15 +180,15 @@ static void test_memory(void **state)
     (void)state;
     make_world(&world, 1024 * MIB, 1);
     uint32_t a = allocate(&world, 0, 96 * MIB, false);
-    gm_place_warm(world.table, 0, both, 2);
+    gm_working_warm(world.table, 0, both, 2);
     assert_int_equal(nth(&world, a, 2)->heat, GM_PLACE_USE);
-    gm_place_warm(world.table, 0, &first, 1);
+    gm_working_warm(world.table, 0, &first, 1);
     assert_int_equal(nth(&world, a, 0)->heat, 2 * GM_PLACE_USE);
     assert_int_equal(nth(&world, a, 1)->heat, GM_PLACE_USE);
     assert_int_equal(nth(&world, a, 2)->heat, GM_PLACE_USE);
     for (uint32_t i = 1; i < 60; i++)
-        gm_place_warm(world.table, 0, NULL, 0);
-    gm_place_warm(world.table, 0, &first, 1);
+        gm_working_warm(world.table, 0, NULL, 0);
+    gm_working_warm(world.table, 0, &first, 1);
     assert_int_equal(nth(&world, a, 0)->heat, 3 * GM_PLACE_USE);
     assert_int_equal(nth(&world, a, 1)->heat, GM_PLACE_USE);
     free(world.memory);
@@ -208,7 +209,7 @@ static void test_halving(void **state)
         allocate(&world, 0, 512 * MIB, false);
         uint32_t heat = 0, halved = 0;
         for (int i = 0; i < 1000; i++) {
-            gm_place_warm(world.table, 0, uses, 2);
+            gm_working_warm(world.table, 0, uses, 2);
             halved += nth(&world, used, 0)->heat < heat + count * GM_PLACE_USE;
             heat = nth(&world, used, 0)->heat;
             assert_true(heat <= 2 * GM_PLACE_KNOWN || heat <= count * GM_PLACE_USE);
@@ -232,12 +233,12 @@ static void test_saturation(void **state)
     make_world(&world, 1024 * MIB, 1);
     uint32_t a = allocate(&world, 0, 34 * MIB, false);
     for (int i = 0; i < 3; i++) {
-        gm_place_warm(world.table, 0, uses, 3);
+        gm_working_warm(world.table, 0, uses, 3);
         assert_int_equal(nth(&world, a, 0)->heat, UINT32_MAX / 2); /* halved */
         assert_int_equal(nth(&world, a, 1)->heat, UINT32_MAX / 2);
     }
     for (int i = 0; i < 40; i++)
-        gm_place_warm(world.table, 0, NULL, 0);
+        gm_working_warm(world.table, 0, NULL, 0);
     assert_true(nth(&world, a, 0)->heat < GM_PLACE_KNOWN);
     free(world.memory);
 }
@@ -246,8 +247,8 @@ static void test_saturation(void **state)
 
 static struct gm_placed choose(struct world *world, const struct gm_place_input *input)
 {
-    const struct gm_placed said = gm_place_app(world->table, input, false);
-    const struct gm_placed made = gm_place_app(world->table, input, true);
+    const struct gm_placed said = gm_layout_place(world->table, input, false);
+    const struct gm_placed made = gm_layout_place(world->table, input, true);
     assert_memory_equal(&said, &made, sizeof said);
     assert_null(gm_table_check(world->table));
     return made;
@@ -336,7 +337,7 @@ static void test_bound_chunks(void **state)
         assert_int_equal(world.table->fixed, what == 1 ? 32 * MIB : 0); /* of the budget */
         const struct gm_place_input input = {
             .room = room, .most = 512 * MIB, .newest = GM_NONE, .is_quiet = true};
-        assert_int_equal(gm_place_app(world.table, &input, false).leave, what == 0 ? 32 * MIB : 0);
+        assert_int_equal(gm_layout_place(world.table, &input, false).leave, what == 0 ? 32 * MIB : 0);
         free(world.memory);
     }
 }
@@ -358,7 +359,7 @@ static void test_keeps(void **state)
                                              .newest = GM_NONE,
                                              .is_quiet = true,
                                              .keeps = keeps * 32 * MIB + 2 * MIB};
-        const struct gm_placed placed = gm_place_app(world.table, &input, false);
+        const struct gm_placed placed = gm_layout_place(world.table, &input, false);
         assert_int_equal(placed.come, (keeps < 3 ? 4 - keeps : 1) * 32 * MIB);
         assert_int_equal(placed.leave, 0);
     }
@@ -477,7 +478,7 @@ static uint64_t run_steps(struct world *world, const uint32_t *step, uint32_t n,
         for (uint32_t b = 0; b < 256; b++)
             if (counts[b] > 0)
                 uses[n_uses++] = (struct gm_use){.va = BASE + b * 128 * MIB, .count = counts[b]};
-        gm_place_warm(world->table, 0, uses, n_uses);
+        gm_working_warm(world->table, 0, uses, n_uses);
         come += exchange(world, room, GM_PLACE_AT_ONCE).come;
         settle_all(world, 0);
     }
@@ -494,7 +495,7 @@ static void allocate_blocks(struct world *world, uint32_t n, uint64_t room)
         choose(world, &input);
         settle_all(world, 0);
         const struct gm_use filled = {.va = BASE + i * 128 * MIB, .count = 1};
-        gm_place_warm(world->table, 0, &filled, 1);
+        gm_working_warm(world->table, 0, &filled, 1);
     }
 }
 
@@ -679,7 +680,7 @@ static void test_rounding(void **state)
                                              .most = free_room > at_once ? free_room : at_once,
                                              .newest = GM_NONE,
                                              .is_quiet = is_quiet};
-        gm_place_app(world.table, &input, true);
+        gm_layout_place(world.table, &input, true);
         const uint64_t beyond = all > room ? all - room : 0;
         const uint64_t more = app->on_host > beyond ? app->on_host - beyond : 0;
         assert_true(app->on_host <= gm_room_rounded(beyond) ||

@@ -381,9 +381,9 @@ static void test_space_for_moves(void **state)
     int plans = 0;
     for (bool is_complete = false; !is_complete; plans++) {
         struct gm_plan plan = {.moves = world.moves, .capacity = 3};
-        const struct gm_plan_input input = set_layout(&world, &b, 1, &a, 1, 1);
-        gm_layout_share(world.table, input.layout);
-        gm_plan_make(world.table, &input, &plan);
+        set_layout(&world, &b, 1, &a, 1, 1);
+        gm_layout_share(world.table, &world.layout);
+        gm_plan_make(world.table, &world.layout, &plan);
         assert_true(plan.n > 0 && plan.n <= 3);
         carry_out(&world, &plan);
         is_complete = plan.is_complete;
@@ -397,16 +397,16 @@ static void test_space_for_moves(void **state)
 /* Evictions leave the reserve free, and moves that come earlier in the plan what they need. */
 static void test_may_take(void **state)
 {
-    struct gm_plan_input input = {.window = 8 * CHUNK};
+    struct gm_layout below = {.window = 8 * CHUNK};
     struct gm_plan_hold hold = {.has_eviction = false};
     const struct gm_move evict = {.kind = GM_MOVE_EVICT}, promote = {.kind = GM_MOVE_PROMOTE};
     const struct gm_move demote = {.kind = GM_MOVE_DEMOTE, .to_tier = GM_TIER_DISK};
     const struct gm_move fill = {.kind = GM_MOVE_FILL, .frame = 7};
     (void)state;
-    input.tiers[GM_TIER_PINNED].cap = 9 * CHUNK;
-    assert_int_equal(gm_plan_reserve(&input), 0); /* no lower tier */
-    input.tiers[GM_TIER_DISK].cap = CHUNK;
-    assert_int_equal(gm_plan_reserve(&input), GM_PLAN_RESERVE);
+    below.tiers[GM_TIER_PINNED].cap = 9 * CHUNK;
+    assert_int_equal(gm_plan_reserve(&below), 0); /* no lower tier */
+    below.tiers[GM_TIER_DISK].cap = CHUNK;
+    assert_int_equal(gm_plan_reserve(&below), GM_PLAN_RESERVE);
     assert_true(gm_plan_may_take(&hold, &evict, CHUNK, 4 * CHUNK, 3 * CHUNK));
     assert_false(gm_plan_may_take(&hold, &evict, CHUNK, 4 * CHUNK - 1, 3 * CHUNK));
     assert_true(gm_plan_may_take(&hold, &promote, CHUNK, CHUNK, 3 * CHUNK));
@@ -582,22 +582,16 @@ static void test_ahead_of_another_user(void **state)
     end_world(&world);
 }
 
-/* Free frames of another user are made anew, unless the layout spares them. */
+/* Free frames of another user are made anew. */
 static void test_ahead_frames_of_others(void **state)
 {
     struct world world;
-    const uint32_t a = A, b = B;
+    const uint32_t b = B;
     (void)state;
     make_users(&world, 2, 1, 2, 1);
     struct gm_plan plan = plan_for(&world, &b, 1, NULL, 0);
     carry_out(&world, &plan);
     free_one(&world, B);
-    const struct gm_plan_input input = set_layout(&world, &a, 1, NULL, 0, 0);
-    world.layout.is_ahead = world.layout.is_sparing = true;
-    gm_layout_share(world.table, &world.layout);
-    gm_plan_make(world.table, &input, &plan);
-    assert_int_equal(plan.n, 0);
-    assert_false(plan.is_complete);
     plan = plan_ahead(&world, A, NULL, 0, 0);
     assert_true(plan.is_complete);
     assert_int_equal(gm_plan_count(&plan, GM_MOVE_DESTROY), 1);

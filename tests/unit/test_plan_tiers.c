@@ -26,12 +26,12 @@ static struct gm_plan switch_turn(struct world *world, const struct turn *turn, 
                                   uint32_t *n_kept)
 {
     static struct gm_move moves[MAX_MOVES];
-    struct gm_plan_input input = set_layout(world, turn->targets, turn->n_targets, turn->victims,
-                                            turn->n_victims, turn->n_victims);
+    set_layout(world, turn->targets, turn->n_targets, turn->victims, turn->n_victims,
+               turn->n_victims);
     struct gm_plan plan = {.moves = moves, .capacity = MAX_MOVES};
     world->layout.is_growing = is_growing;
     gm_layout_share(world->table, &world->layout);
-    *n_kept = gm_plan_switch(world->table, &input, &plan);
+    *n_kept = gm_plan_switch(world->table, &world->layout, &plan);
     check_closed(world, &plan);
     if (has_closed_tier(world) && !is_growing && gm_plan_count(&plan, GM_MOVE_EVICT) > 0)
         assert_true(*n_kept > 0 && (plan.is_complete || world->n_flying + world->n_ends > 0));

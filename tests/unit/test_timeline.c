@@ -6,7 +6,7 @@
 #include "tests/unit/plan_world.h"
 
 #include "daemon/core/table.h"
-#include "daemon/core/timeline.h"
+#include "daemon/core/working.h"
 #include "daemon/core/working.h"
 
 enum { CHUNKS = 40, PERIODS = 6 };

@@ -275,7 +275,7 @@ PLANTS = [  # a file, what is written at its end, and the field that has two wri
     ("daemon/engine/step/log.c",
      "void gm_planted(struct gm_engine *engine)\n{\n    uint64_t *at = &engine->sample_at;\n    *at = 0;\n}",
      "gm_engine.sample_at"),
-    ("daemon/core/place.c",
+    ("daemon/core/layout.c",
      "void gm_planted(struct gm_table *table)\n{\n    struct gm_frame *frame = &table->frames[0];\n"
      "    frame->is_dirty = true;\n}", "gm_frame.is_dirty"),
 ]

@@ -13,7 +13,7 @@
 #include "daemon/core/hint.h"
 #include "daemon/core/need.h"
 #include "daemon/core/parts.h"
-#include "daemon/core/place.h"
+#include "daemon/core/layout.h"
 #include "daemon/core/plan.h"
 #include "daemon/core/room.h"
 #include "daemon/core/saving.h"

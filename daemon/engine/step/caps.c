@@ -49,7 +49,7 @@
 #include "common/settings.h"
 #include "common/size.h"
 #include "common/sums.h"
-#include "daemon/core/plan_moves.h"
+#include "daemon/core/plan.h"
 #include "daemon/engine/act/batches.h"
 #include "daemon/engine/act/copies.h"
 #include "daemon/engine/act/frames.h"
@@ -605,7 +605,7 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
         gm_engine_is_off(engine, GM_RETRY_COPY) ||
         engine->table->apps[chunk->app].unmaps >= GM_UNMAPS_AT_ONCE ||
         !is_there(engine, chunk->app, GM_ANSWERED_LATELY_NS) ||
-        (engine->layout.n_targets > 0 && !may_have(engine, engine->layout.targets[0])))
+        (engine->layout.n_targets > 0 && !may_have(engine, engine->layout.targets[0].app)))
         return false;
     uint32_t page = GM_NONE;
     if (may_take(engine, hold, move))

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "common/sums.h"
-#include "daemon/core/plan_moves.h"
+#include "daemon/core/plan.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/shadows.h"
 
@@ -43,11 +43,11 @@ static int set_window(struct gm_host *host, const struct gm_engine_config *confi
     const uint64_t least = host->n * GM_PLAN_WINDOW_MIN;
     const uint64_t part = host->pinned / host->n;
     const uint64_t disk = config->disk_dir && *config->disk_dir ? config->disk : 0;
-    struct gm_plan_input input = {.window = WINDOW_ALONE};
-    input.tiers[GM_TIER_PINNED].cap = part;
-    input.tiers[GM_TIER_PAGED].cap = gm_chunk_floor(config->paged);
-    input.tiers[GM_TIER_DISK].cap = gm_chunk_floor(disk);
-    host->has_lower = input.tiers[GM_TIER_PAGED].cap + input.tiers[GM_TIER_DISK].cap > 0;
+    struct gm_layout below = {.window = WINDOW_ALONE};
+    below.tiers[GM_TIER_PINNED].cap = part;
+    below.tiers[GM_TIER_PAGED].cap = gm_chunk_floor(config->paged);
+    below.tiers[GM_TIER_DISK].cap = gm_chunk_floor(disk);
+    host->has_lower = below.tiers[GM_TIER_PAGED].cap + below.tiers[GM_TIER_DISK].cap > 0;
     if (host->has_lower && host->pinned < least) {
         snprintf(why, why_size,
                  "--pinned of %llu MiB is too little for the tiers below it, which are reached "
@@ -56,12 +56,12 @@ static int set_window(struct gm_host *host, const struct gm_engine_config *confi
         return -EINVAL;
     }
     if (host->has_lower) {
-        input.window = gm_chunk_floor(part / 8);
-        input.window = input.window < GM_PLAN_WINDOW_MIN ? GM_PLAN_WINDOW_MIN : input.window;
-        input.window = gm_least(input.window, GM_WINDOW_MAX);
+        below.window = gm_chunk_floor(part / 8);
+        below.window = below.window < GM_PLAN_WINDOW_MIN ? GM_PLAN_WINDOW_MIN : below.window;
+        below.window = gm_least(below.window, GM_WINDOW_MAX);
     }
-    host->window = input.window;
-    host->reserve = gm_plan_reserve(&input);
+    host->window = below.window;
+    host->reserve = gm_plan_reserve(&below);
     return 0;
 }
 

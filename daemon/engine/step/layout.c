@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "common/sums.h"
-#include "daemon/core/plan_moves.h"
+#include "daemon/core/plan.h"
 #include "daemon/engine/act/copies.h"
 #include "daemon/engine/act/device.h"
 #include "daemon/engine/act/events.h"
@@ -581,11 +581,11 @@ static bool is_doubtful(const struct gm_engine *engine)
 }
 
 /* Bytes that are used in a tier below the GPU. Those of shadows can be had. */
-static void describe_tiers(struct gm_engine *engine, struct gm_plan_input *input)
+static void describe_tiers(struct gm_engine *engine)
 {
-    input->window = engine->host->window;
+    engine->layout.window = engine->host->window;
     for (int tier = GM_TIER_PINNED; tier < GM_TIERS; tier++)
-        input->tiers[tier] = (struct gm_plan_tier){
+        engine->layout.tiers[tier] = (struct gm_layout_tier){
             .cap = gm_stores_cap(engine->stores, (enum gm_tier)tier),
             .used = gm_engine_used_of(engine, (enum gm_tier)tier),
             .ending = engine->table->gives_back[tier],
@@ -608,7 +608,7 @@ static bool is_loading(const struct gm_engine *engine)
 static void tell_plan(struct gm_engine *engine)
 {
     const struct gm_layout *layout = &engine->layout;
-    const uint32_t app = layout->n_targets > 0   ? layout->targets[0]
+    const uint32_t app = layout->n_targets > 0   ? layout->targets[0].app
                          : layout->n_victims > 0 ? layout->victims[0].app
                                                  : GM_NONE;
     if (engine->plan.n > 0)
@@ -626,7 +626,7 @@ static uint64_t lacks_pinned(const struct gm_engine *engine)
     const struct gm_table *table = engine->table;
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < engine->layout.n_targets; i++) {
-        const struct gm_table_app *app = &table->apps[engine->layout.targets[i]];
+        const struct gm_table_app *app = &table->apps[engine->layout.targets[i].app];
         bytes += engine->plan.lacks_room ? app->leaving : 0;
         uint32_t at = engine->is_out_of_units ? app->to_map.head : GM_NONE;
         for (; at != GM_NONE; at = table->chunks[at].next)
@@ -646,31 +646,28 @@ static bool is_pinned_full(struct gm_engine *engine)
 }
 
 /* So much data of others leaves pinned memory for the GPU: nobody makes way for it. */
-static void bring_up(struct gm_engine *engine, const struct gm_plan_input *input, uint64_t bytes)
+static void bring_up(struct gm_engine *engine, uint64_t bytes)
 {
     struct gm_layout *layout = &engine->layout;
     const uint32_t n = list_apps(engine, true);
     for (uint32_t step = GM_LAYOUT_AHEAD;
-         engine->plan.n == 0 && gm_layout_make(engine->table, engine->stands, n, step, layout);
-         step++) {
-        layout->is_sparing = false;
-        gm_layout_share(engine->table, layout);
-        layout->fits = gm_least(layout->fits, bytes);
-        gm_plan_make(engine->table, input, &engine->plan);
-    }
+         engine->plan.n == 0 &&
+         gm_layout_make(engine->table, engine->stands, n, step, bytes, layout);
+         step++)
+        gm_plan_make(engine->table, layout, &engine->plan);
     if (engine->plan.n == 0)
-        gm_layout_make(engine->table, engine->stands, n, GM_LAYOUT_NOW, layout);
+        gm_layout_make(engine->table, engine->stands, n, GM_LAYOUT_NOW, 0, layout);
     else
         engine->short_from = engine->short_to = 0;
 }
 
 /* The disk is in doubt and may be tried again: what is in pinned memory and would leave for there
  * goes before all else. If it arrives, the next plan counts on the disk. */
-static void try_disk(struct gm_engine *engine, struct gm_plan_input *input)
+static void try_disk(struct gm_engine *engine)
 {
     struct gm_plan *plan = &engine->plan;
     uint32_t n = 0;
-    gm_plan_make(engine->table, input, plan);
+    gm_plan_make(engine->table, &engine->layout, plan);
     for (uint32_t i = 0; i < plan->n; i++) {
         const struct gm_chunk *chunk = &engine->table->chunks[plan->moves[i].chunk];
         if (plan->moves[i].kind == GM_MOVE_DEMOTE && chunk->list == GM_LIST_AWAY &&
@@ -680,25 +677,31 @@ static void try_disk(struct gm_engine *engine, struct gm_plan_input *input)
     plan->n = n;
 }
 
+static void close_disk(struct gm_engine *engine, bool is_closed)
+{
+    engine->layout.tiers[GM_TIER_DISK].is_closed = is_closed;
+    gm_layout_share(engine->table, &engine->layout);
+}
+
 /* Who is to run comes, as far as that needs no disk in doubt. If nobody comes so, and nothing else
  * tries the disk, the switch does. */
-static void plan_switch(struct gm_engine *engine, struct gm_plan_input *input)
+static void plan_switch(struct gm_engine *engine)
 {
-    struct gm_plan_tier *disk = &input->tiers[GM_TIER_DISK];
-    const bool may_try =
-        disk->is_closed && !is_disk_filled(engine) && !gm_engine_is_off(engine, GM_RETRY_BELOW);
+    struct gm_layout *layout = &engine->layout;
+    const bool may_try = layout->tiers[GM_TIER_DISK].is_closed && !is_disk_filled(engine) &&
+                         !gm_engine_is_off(engine, GM_RETRY_BELOW);
     if (may_try) {
-        disk->is_closed = false;
-        try_disk(engine, input);
+        close_disk(engine, false);
+        try_disk(engine);
         if (engine->plan.n > 0)
             return;
-        disk->is_closed = true;
+        close_disk(engine, true);
     }
-    engine->short_to = engine->layout.n_targets;
-    engine->short_from = gm_plan_switch(engine->table, input, &engine->plan);
+    engine->short_to = layout->n_targets;
+    engine->short_from = gm_plan_switch(engine->table, layout, &engine->plan);
     if (may_try && engine->plan.n == 0 && engine->short_from < engine->short_to) {
-        disk->is_closed = false;
-        engine->short_from = gm_plan_switch(engine->table, input, &engine->plan);
+        close_disk(engine, false);
+        engine->short_from = gm_plan_switch(engine->table, layout, &engine->plan);
     }
 }
 
@@ -706,31 +709,31 @@ void gm_engine_plan(struct gm_engine *engine)
 {
     const uint64_t begin = gm_engine_stopwatch();
     struct gm_layout *layout = &engine->layout;
-    struct gm_plan_input input = {.layout = layout};
     const uint32_t n = list_apps(engine, false);
     const bool is_busy = is_loading(engine);
 
     gm_engine_planned(engine);
     gm_table_note_plan(engine->table);
-    describe_tiers(engine, &input);
+    describe_tiers(engine);
     engine->short_from = engine->short_to = engine->plan.n = 0;
     for (uint32_t step = GM_LAYOUT_NOW;
-         engine->plan.n == 0 && gm_layout_make(engine->table, engine->stands, n, step, layout);
+         engine->plan.n == 0 &&
+         gm_layout_make(engine->table, engine->stands, n, step, UINT64_MAX, layout);
          step++) {
         if (!layout->is_ahead) {
-            plan_switch(engine, &input);
+            plan_switch(engine);
             break;
         }
         if (is_busy)
             break;
-        gm_plan_make(engine->table, &input, &engine->plan);
+        gm_plan_make(engine->table, layout, &engine->plan);
         if (step == GM_PLANS_AHEAD)
             break;
     }
-    engine->reserve = gm_plan_reserve(&input);
+    engine->reserve = gm_plan_reserve(layout);
     engine->is_pinned_full = is_pinned_full(engine);
     if (engine->is_pinned_full)
-        bring_up(engine, &input, lacks_pinned(engine) + GM_CHUNK_MAX);
+        bring_up(engine, lacks_pinned(engine) + GM_CHUNK_MAX);
     tell_plan(engine);
     gm_engine_begin_moves(engine);
     const uint64_t took = gm_engine_stopwatch() - begin;
@@ -747,7 +750,7 @@ bool gm_engine_is_plan_stale(const struct gm_engine *engine)
 bool gm_engine_is_short_of_disk(const struct gm_engine *engine, uint32_t id)
 {
     for (uint32_t i = engine->short_from; i < engine->short_to; i++)
-        if (engine->layout.targets[i] == id)
+        if (engine->layout.targets[i].app == id)
             return true;
     return false;
 }

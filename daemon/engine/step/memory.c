@@ -203,7 +203,7 @@ void gm_engine_need_budget(struct gm_engine *engine, uint32_t id)
 
 /*
  * Places: what of a program is resident and what is mapped on the host, for programs that may not
- * have all of their memory on the GPU (core/place.h decides). Owns the fields of struct gm_app
+ * have all of their memory on the GPU (core/layout.h decides). Owns the fields of struct gm_app
  * under its name.
  *
  * New places are chosen when a program's turn begins, and for a program that runs when memory that
@@ -247,21 +247,18 @@ static void begin_swap(struct gm_engine *engine, uint32_t index)
         gm_engine_unmap(engine, index);
 }
 
-/* Unmap what is mapped on the host: what is not to stay there, or all. */
-static void swap_chunks(struct gm_engine *engine, uint32_t id, bool is_all)
+/* Unmap what is mapped on the host and is not to stay there. */
+static void swap_chunks(struct gm_engine *engine, uint32_t id)
 {
-    struct gm_table *table = engine->table;
+    const struct gm_table *table = engine->table;
     for (uint32_t a = table->apps[id].allocations.head; a != GM_NONE;
          a = table->allocations[a].next)
         /* Chunks of a freed one end one by one, and their places in the table are others' then. */
         for (uint32_t c = table->allocations[a].is_freed ? GM_NONE : table->allocations[a].first;
              c != GM_NONE; c = table->chunks[c].sibling) {
             const struct gm_chunk *chunk = &table->chunks[c];
-            if (chunk->is_fixed || chunk->state != GM_CHUNK_ON_HOST ||
-                (chunk->is_on_host && !is_all))
-                continue;
-            gm_table_put(table, c, false);
-            begin_swap(engine, c);
+            if (!chunk->is_fixed && chunk->state == GM_CHUNK_ON_HOST && !chunk->is_on_host)
+                begin_swap(engine, c);
         }
 }
 
@@ -272,8 +269,8 @@ static void choose_places(struct gm_engine *engine, uint32_t id)
     input.is_quiet = !engine->stopping.is_on; /* else what is in its place stays there */
     app->places.is_wanted = app->places.is_urgent = app->places.is_stale = false;
     app->places.newest = GM_NONE;
-    const struct gm_placed placed = gm_place_app(engine->table, &input, true);
-    swap_chunks(engine, id, false);
+    const struct gm_placed placed = gm_layout_place(engine->table, &input, true);
+    swap_chunks(engine, id);
     app->places.exchanged += placed.come;
     app->places.until = engine->now + GM_PLACE_PATIENCE_NS;
     if (placed.come + placed.leave > 0)
@@ -359,10 +356,10 @@ void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation)
     app->places.newest = allocation;
     app->places.is_stale = true;
     struct gm_place_input input = input_for(engine, id);
-    const bool makes_way = gm_place_app(engine->table, &input, false).leave > 0;
+    const bool makes_way = gm_layout_place(engine->table, &input, false).leave > 0;
     /* All that does not fit now goes to the host, unless others can make way for it. */
     input.is_quiet = false;
-    gm_place_app(engine->table, &input, true);
+    gm_layout_place(engine->table, &input, true);
     app->places.is_urgent = makes_way && engine->now >= app->places.hold_failed_until;
     if (app->places.is_urgent || app->state != GM_APP_RUNNING)
         gm_engine_want_places(engine, id);
@@ -375,7 +372,7 @@ void gm_engine_place_new(struct gm_engine *engine, uint32_t allocation)
 bool gm_engine_want_exchange(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_place_input input = input_for(engine, id);
-    if (gm_place_app(engine->table, &input, false).come == 0)
+    if (gm_layout_place(engine->table, &input, false).come == 0)
         return false;
     gm_engine_hold_at_once(engine, id);
     gm_engine_want_places(engine, id);
@@ -392,7 +389,7 @@ void gm_engine_uses(struct gm_engine *engine, uint32_t id, const struct gm_use *
     const struct gm_place_input input = input_for(engine, id);
     if (app->state == GM_APP_RUNNING && !engine->stopping.is_on &&
         engine->now >= app->places.hold_at && engine->now >= app->places.hold_failed_until &&
-        !app->places.is_wanted && gm_place_app(engine->table, &input, false).come > 0)
+        !app->places.is_wanted && gm_layout_place(engine->table, &input, false).come > 0)
         gm_engine_want_places(engine, id);
 }
 
@@ -412,7 +409,7 @@ static void forget_wish(struct gm_engine *engine, uint32_t id)
     struct gm_app *app = &engine->apps[id];
     struct gm_place_input input = input_for(engine, id);
     input.is_quiet = false;
-    gm_place_app(engine->table, &input, true);
+    gm_layout_place(engine->table, &input, true);
     app->places.is_wanted = app->places.is_urgent = false;
     app->places.newest = GM_NONE;
 }
@@ -425,7 +422,7 @@ bool gm_engine_is_to_hold(struct gm_engine *engine, uint32_t id)
         (!app->places.is_urgent && engine->now < app->places.hold_at) || !has_pinned(engine, id))
         return false;
     const struct gm_place_input input = input_for(engine, id);
-    const struct gm_placed placed = gm_place_app(engine->table, &input, false);
+    const struct gm_placed placed = gm_layout_place(engine->table, &input, false);
     if (placed.come + placed.leave > 0)
         return true;
     forget_wish(engine, id);
@@ -535,15 +532,9 @@ static bool is_in_vain(const struct gm_engine *engine, uint32_t id)
 
 void gm_engine_end_placing(struct gm_engine *engine, uint32_t id, bool is_over)
 {
-    struct gm_table *table = engine->table;
     struct gm_app *app = &engine->apps[id];
     const bool was_vain = is_in_vain(engine, id);
-    for (unsigned c = 0; c < GM_CHUNK_CLASSES && table->apps[id].leaving > 0; c++)
-        for (uint32_t at = table->apps[id].by_class[c].head, next; at != GM_NONE; at = next) {
-            next = table->chunks[at].next;
-            if (table->chunks[at].is_leaving)
-                gm_table_put(table, at, false);
-        }
+    gm_layout_stay(engine->table, id);
     if (!is_over) {
         app->places.hold_wait = was_vain ? longer(app->places.hold_wait) : 0;
         app->places.hold_at =
@@ -555,13 +546,9 @@ void gm_engine_end_placing(struct gm_engine *engine, uint32_t id, bool is_over)
     app->places.is_wanted = app->places.is_urgent = false;
     app->places.is_stale = true; /* what did not get to the host may not all come */
     app->places.newest = GM_NONE;
-    for (uint32_t at = table->apps[id].to_map.head, next; at != GM_NONE; at = next) {
-        next = table->chunks[at].next;
-        gm_table_put(table, at, false);
-    }
     /* What is not mapped can leave pinned memory for the tiers below. */
-    if (engine->host->has_lower)
-        swap_chunks(engine, id, true);
+    gm_layout_end_places(engine->table, id, engine->host->has_lower);
+    swap_chunks(engine, id);
 }
 
 void gm_engine_hold_failed(struct gm_engine *engine, uint32_t id)

@@ -102,7 +102,7 @@ static bool comes_first(struct gm_engine *engine, uint32_t id, uint32_t index, u
     uint64_t until = engine->table->allocations[index].comes_until;
     if (until == 0 && on_host > 0) {
         until = engine->now + GM_SHARE_COMES_NS;
-        gm_place_heat(engine->table, index);
+        gm_working_heat(engine->table, index);
         gm_engine_fit(engine, id);
     }
     const bool comes = on_host > 0 && engine->now < until && gm_engine_want_exchange(engine, id);

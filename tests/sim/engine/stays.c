@@ -71,7 +71,7 @@ static struct gm_placed placed_now(struct gm_engine *engine, uint32_t id)
                                          .keeps =
                                              engine->is_short_of_room ? gm_room_rounded(beyond) : 0,
                                          .is_quiet = true};
-    return gm_place_app(engine->table, &input, false);
+    return gm_layout_place(engine->table, &input, false);
 }
 
 /* A program that runs is held only if something of it has to move; and not to have less than
