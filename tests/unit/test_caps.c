@@ -20,6 +20,7 @@
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/memory.h"
+#include "daemon/engine/step/places.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/memory/files.h"
 #include "daemon/memory/stores.h"

@@ -17,6 +17,7 @@
 #include "common/windows.h"
 #include "daemon/engine/act/windows.h"
 #include "daemon/engine/step/memory.h"
+#include "daemon/engine/step/places.h"
 #include "daemon/engine/step/windows.h"
 
 #define MIB (1ull << 20)

@@ -1,7 +1,7 @@
 /*
  * Frames: makes them within the budget, takes them from one app for the next, and destroys them
  * when nobody can reach them any more. Called by most files of the engine; calls memory/frames.c
- * and the table. caps.c clears frames.
+ * and the table. step.c clears frames.
  */
 #include "daemon/engine/act/frames.h"
 

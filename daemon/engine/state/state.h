@@ -196,11 +196,11 @@ struct gm_app {
     uint64_t progress_at;    /* step.c: while LOADING, when its memory last came nearer */
     struct gm_backoff retry; /* backoff.c: it does not load before: a mapping failed, or a copy from
                                 a lower tier */
-    struct {                 /* caps.c, chunks.c, batches.c, memory.c */
+    struct {                 /* moves.c, chunks.c, batches.c */
         int raise_error;     /* -errno of the copy; 0: one from the disk ended well since, or a
                                 mapping failed */
     } moves;
-    struct {                        /* memory.c; gates.c: is_held */
+    struct {                        /* places.c; gates.c: is_held */
         bool is_held;               /* its gate is closed for exchanges only: it keeps its turn */
         bool is_wanted;             /* its chunks are to get new places as soon as it is quiet */
         bool is_stale;              /* ... or before its next turn */
@@ -230,7 +230,7 @@ struct gm_app {
         uint64_t user_pinned; /* ... and may need of pinned memory */
         uint64_t bend;        /* bytes that it may occupy for now beyond what it needs to run */
     } cap;
-    struct gm_working working; /* memory.c */
+    struct gm_working working; /* places.c */
     struct {                   /* windows.c */
         bool is_known;         /* to core/check */
         bool was_running;      /* as was what follows, at the last look */
@@ -277,8 +277,8 @@ struct gm_app {
         bool is_unsure;         /* set.c: they may be less strict once more is known of its user */
     } policy;
     uint32_t level_noted; /* log.c: as it last told it */
-    bool is_vacating;     /* layout.c: as long as it is paused its memory is to leave the GPU */
-    bool is_given_up;     /* it cannot be saved, and was told: layout.c */
+    bool is_vacating;     /* budget.c: as long as it is paused its memory is to leave the GPU */
+    bool is_given_up;     /* it cannot be saved, and was told: budget.c */
 
     uint64_t counts[GM_EVENTS]; /* of those that are about it: events.c */
 };
@@ -298,7 +298,7 @@ struct gm_leaver {
     bool has_left;
 };
 
-/* The daemon is about to end (layout.c). */
+/* The daemon is about to end (budget.c). */
 struct gm_stopping {
     bool is_on, is_over;
     uint64_t until; /* then it ends, whoever is saved */
@@ -500,7 +500,7 @@ struct gm_engine {
     bool is_short_of_units;    /* a chunk that is to be mapped on the host found none */
     bool is_out_of_units;      /* ... and pinned memory is as large as it may be */
     bool is_cut_up;            /* ... though as much is free, in parts of slabs */
-    uint64_t empty_at;         /* memory.c: no slab is emptied before */
+    uint64_t empty_at;         /* moves.c: no slab is emptied before */
     bool short_told, out_told; /* ... when units were made last */
     struct gm_stopping stopping;
     struct gm_share *shares;

@@ -14,6 +14,7 @@
 #include "daemon/engine/step/chunks.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/memory.h"
+#include "daemon/engine/step/places.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/shadows.h"
 #include "daemon/engine/step/shares.h"

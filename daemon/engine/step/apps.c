@@ -23,6 +23,7 @@
 #include "daemon/engine/step/gates.h"
 #include "daemon/engine/step/log.h"
 #include "daemon/engine/step/memory.h"
+#include "daemon/engine/step/places.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/set.h"
 #include "daemon/engine/step/shares.h"

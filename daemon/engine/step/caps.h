@@ -29,13 +29,7 @@ int gm_engine_check_cap(const struct gm_engine *engine, uint32_t app, uint64_t b
 int gm_engine_check_room(const struct gm_engine *engine, const bool *selected, uint64_t bytes,
                          char *why, size_t why_size);
 
-/* Whether memory of an app that is not to run can leave the GPU. */
-bool gm_engine_can_lose(const struct gm_engine *engine, uint32_t app);
-/* Bytes that are used in a tier below the GPU. Those of shadows can be had. */
-uint64_t gm_engine_used_of(const struct gm_engine *engine, enum gm_tier tier);
-/* There is a new plan. */
-void gm_engine_begin_moves(struct gm_engine *engine);
-/* Each round: begin what can begin. */
-void gm_engine_move(struct gm_engine *engine);
+/* Whether a chunk of so many bytes may come to the GPU for it now. */
+bool gm_engine_may_occupy(const struct gm_engine *engine, uint32_t app, uint64_t bytes);
 
 #endif

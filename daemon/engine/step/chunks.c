@@ -16,7 +16,7 @@
 #include "daemon/engine/act/say.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/round.h"
-#include "daemon/engine/step/memory.h"
+#include "daemon/engine/step/places.h"
 #include "daemon/engine/step/shadows.h"
 #include "daemon/engine/step/shares.h"
 

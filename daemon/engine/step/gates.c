@@ -14,7 +14,7 @@
 #include "daemon/engine/step/chunks.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/log.h"
-#include "daemon/engine/step/memory.h"
+#include "daemon/engine/step/places.h"
 #include "daemon/engine/step/shadows.h"
 
 /* ---- idleness ---- */

@@ -14,7 +14,7 @@ void gm_engine_rest(struct gm_engine *engine, uint32_t app);
 /* The answer to CLOSE; NULL: none came in time. */
 void gm_engine_drained(struct gm_engine *engine, uint32_t app,
                        const struct gm_msg_drained *drained);
-/* Close the gates of running apps for exchanges, as memory.c wants; the scheduler is not told. */
+/* Close the gates of running apps for exchanges, as places.c wants; the scheduler is not told. */
 void gm_engine_hold_gates(struct gm_engine *engine);
 /* It has answered CLOSE, or a batch. */
 void gm_engine_heard(struct gm_engine *engine, uint32_t app);

@@ -207,7 +207,7 @@ static void check_rule(struct gm_engine *engine, uint32_t id)
 /*
  * Who is paused, by whom, and until when.
  *
- * An evicted program is paused, and its memory leaves the GPU (layout.c). Until its next call:
+ * An evicted program is paused, and its memory leaves the GPU (budget.c). Until its next call:
  * when a thread of its group waits for a turn, or parked work does, its pause ends. That is looked
  * at before each decision, whatever message told of it, so no call is missed.
  */

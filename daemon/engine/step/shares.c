@@ -37,6 +37,7 @@
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/memory.h"
+#include "daemon/engine/step/places.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/shadows.h"
 

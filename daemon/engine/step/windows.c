@@ -37,7 +37,7 @@
 #include "daemon/engine/act/events.h"
 #include "daemon/engine/act/meter.h"
 #include "daemon/engine/act/windows.h"
-#include "daemon/engine/step/memory.h"
+#include "daemon/engine/step/places.h"
 #include "daemon/engine/step/room.h"
 
 /* Whether the program is asked to mark, and does. */

@@ -5,7 +5,7 @@
  * lives has work, but for some who sleep and keep their memory:
  *
  *   - each gets turns (nobody starves, nothing is stuck), all end, and all memory goes back; or
- *   - the daemon is told to end, and saves whom it can (daemon/engine/step/layout.c); or
+ *   - the daemon is told to end, and saves whom it can (daemon/engine/step/budget.c); or
  *   - the daemon's context is lost.
  */
 #include "tests/sim/engine/machine.h"
