@@ -110,7 +110,7 @@ static void warm_allocation(struct gm_table *table, const struct gm_allocation *
 }
 
 struct gm_warmed gm_working_warm(struct gm_table *table, uint32_t app, const struct gm_use *uses,
-                               uint32_t n)
+                                 uint32_t n)
 {
     struct known known = {0};
     struct gm_warmed warmed = {0};
