@@ -56,13 +56,15 @@ static bool can_come_ahead(const struct gm_engine *engine, uint32_t id, bool is_
                         gm_engine_expected(engine, id) != GM_TIME_NEVER);
 }
 
-/* Bytes that it may have on the GPU while it is paused. */
+/* Bytes that it may have on the GPU while it is paused. What it may not keep in its turn, as that
+ * is cold, it keeps until somebody needs the room. */
 static uint64_t may_have(const struct gm_engine *engine, uint32_t id)
 {
-    const uint64_t has = engine->table->apps[id].resident;
     if (engine->apps[id].state != GM_APP_PAUSED || engine->stopping.is_on)
         return UINT64_MAX;
-    return gm_engine_is_vacating(engine, id) ? 0 : has - gm_engine_above_cap(engine, id);
+    if (gm_engine_is_vacating(engine, id))
+        return 0;
+    return gm_engine_is_capped(engine, id) ? gm_engine_places_room(engine, id) : UINT64_MAX;
 }
 
 /* Of an app that is not to run. */
