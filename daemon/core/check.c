@@ -2,8 +2,9 @@
 
 #include <string.h>
 
-/* So much of the time a counter covers (NVML's manual). */
-#define GM_CHECK_COVER_NS (20 * GM_MS)
+/* What of the copies that a program told of has not crossed the link after this is mostly none:
+ * they were within the GPU, or within the host. A quarter of it is forgotten. */
+#define GM_CHECK_FORGET_NS (42 * GM_MS)
 /* The last eighth comes back at once: three steps of half a second find most, and each further
  * one costs more of the program's time than the memory that it might spare. Of the suspects, one
  * part in so many. */
@@ -34,77 +35,90 @@ void gm_check_begin(struct gm_check *check, uint32_t app, uint64_t copied, uint6
 void gm_check_change(struct gm_check *check, uint32_t app)
 {
     struct gm_check_app *a = &check->apps[app];
-    a->sum = a->n = a->quiet = 0;
+    a->sum = a->ns = a->quiet_ns = 0;
+    a->n = 0;
 }
 
-/* The samples without traffic that prove its memory cold: twice as many each time that they did not
- * suffice, as it works in longer periods than they took. */
-static uint32_t proof_of(const struct gm_check_app *a)
+/* The time without traffic that proves its memory cold: twice as long each time that it did not
+ * suffice, as it works in longer periods. */
+static uint64_t proof_of(const struct gm_check_app *a)
 {
-    return (uint32_t)GM_CHECK_SAMPLES << (a->wrong < GM_CHECK_WRONG ? a->wrong : GM_CHECK_WRONG);
+    return GM_CHECK_NS << (a->wrong < GM_CHECK_WRONG ? a->wrong : GM_CHECK_WRONG);
 }
 
-/* Take in what the app says it did. The rate that explains, in bytes a second: a counter covers so
- * little of the time that all of the copies may have been just then. */
+/* Take in what the app says it did. The bytes that explains: all of its copies may have been just
+ * then. */
 static uint64_t explain(struct gm_check_app *a, const struct gm_check_part *part, uint64_t now)
 {
-    const uint64_t most = UINT64_MAX / 4 / GM_S * GM_CHECK_COVER_NS; /* hostile numbers */
+    const uint64_t most = UINT64_MAX / 4; /* hostile numbers */
     const uint64_t more = part->copied - a->copied;
     a->in_flight = more < most - a->in_flight ? a->in_flight + more : most;
     a->copied = part->copied;
     if (part->mapped != a->mapped)
         a->explained_until = now + GM_CHECK_MAPPED_NS;
     a->mapped = part->mapped;
-    const uint64_t rate = a->in_flight / GM_CHECK_COVER_NS * GM_S +
-                          a->in_flight % GM_CHECK_COVER_NS * GM_S / GM_CHECK_COVER_NS;
-    return rate + rate / 4; /* 59 GB/s are counted where 50 are read */
+    return a->in_flight + a->in_flight / 4; /* 59 GB/s are counted where 50 are read */
 }
 
-/* What of the app's copies may not have crossed the link yet. */
+/* Bytes of a second's `rate` in `ns`. */
+static uint64_t bytes_in(uint64_t rate, uint64_t ns)
+{
+    return rate / 1000000 * (ns / GM_US);
+}
+
+/* What of the app's copies may not have crossed the link yet. What has not, though the link was
+ * free, never will. */
 static void let_pass(struct gm_check_app *a, uint64_t rate, uint64_t ns)
 {
-    const uint64_t passed = rate / 1000000 * (ns / GM_US);
+    const uint64_t passed = bytes_in(rate, ns) / 5 * 4; /* as above */
+    const uint64_t for_ns = ns < 4 * GM_CHECK_FORGET_NS ? ns : 4 * GM_CHECK_FORGET_NS;
     a->in_flight -= passed < a->in_flight ? passed : a->in_flight;
-    a->in_flight -= (a->in_flight + 3) / 4;
+    a->in_flight -=
+        (a->in_flight / (rate < GM_CHECK_RATE ? 4 : 40) + 1) / GM_CHECK_FORGET_NS * for_ns;
 }
 
-static void find(struct gm_check_app *a, struct gm_check_part *part, uint64_t rate)
+static void find(struct gm_check_app *a, struct gm_check_part *part, uint64_t rate, uint64_t ns)
 {
-    a->sum += rate;
+    a->sum += bytes_in(rate, ns);
+    a->ns += ns;
     a->n++;
-    if (a->sum > GM_CHECK_RATE * (a->n > 2 ? a->n : 2)) {
+    const bool is_enough = a->n >= 2 || a->ns >= GM_CHECK_SOON_NS;
+    const uint64_t least = a->n == 1 ? 2 * a->ns : a->ns;
+    if (is_enough &&
+        a->sum > bytes_in(GM_CHECK_RATE, least > GM_CHECK_SOON_NS ? least : GM_CHECK_SOON_NS)) {
         part->finding = GM_CHECK_TRAFFIC;
         return;
     }
-    a->quiet++;
-    if (a->n >= GM_CHECK_SAMPLES)
-        a->sum = a->n = 0;
-    if (a->quiet >= proof_of(a)) {
+    a->quiet_ns += ns;
+    if (a->ns >= GM_CHECK_NS)
+        a->sum = a->ns = a->n = 0;
+    if (a->quiet_ns >= proof_of(a)) {
         part->finding = GM_CHECK_QUIET;
-        a->quiet = 0;
+        a->quiet_ns = 0;
     }
 }
 
 void gm_check_judge(struct gm_check *check, const struct gm_check_sample *sample,
                     struct gm_check_part *parts, uint32_t n)
 {
-    const uint64_t ns = sample->end > sample->begin ? sample->end - sample->begin : 0;
     uint64_t explained = 0;
     bool is_void = sample->end < check->off_until;
     for (uint32_t i = 0; i < n; i++) {
         struct gm_check_app *a = &check->apps[parts[i].app];
-        const uint64_t rate = explain(a, &parts[i], sample->end);
+        const uint64_t bytes = explain(a, &parts[i], sample->end);
         parts[i].finding = GM_CHECK_OPEN;
-        explained = explained + rate >= rate ? explained + rate : UINT64_MAX;
+        explained = explained + bytes >= bytes ? explained + bytes : UINT64_MAX;
         is_void = is_void || parts[i].is_explained || sample->begin < a->explained_until;
-        let_pass(a, sample->rate, ns);
+        let_pass(a, sample->rate, sample->ns);
     }
     if (is_void)
         return;
-    const uint64_t rate = sample->rate > explained ? sample->rate - explained : 0;
+    const uint64_t most = sample->rate < GM_CHECK_RATE_MOST ? sample->rate : GM_CHECK_RATE_MOST;
+    const uint64_t crossed = bytes_in(most, sample->cover);
+    const uint64_t left = crossed > explained ? crossed - explained : 0;
+    const uint64_t rate = left * 1000 / (sample->cover / GM_US + 1) * 1000;
     for (uint32_t i = 0; i < n; i++)
-        find(&check->apps[parts[i].app], &parts[i],
-             rate < GM_CHECK_RATE_MOST ? rate : GM_CHECK_RATE_MOST);
+        find(&check->apps[parts[i].app], &parts[i], rate, sample->ns);
 }
 
 /* ---- chunks ---- */

@@ -42,9 +42,10 @@
 
 /* An app as the check knows it. */
 struct gm_check_app {
-    uint64_t sum;             /* unexplained bytes a second, summed over the newest samples, */
-    uint32_t n;               /* ... so many, GM_CHECK_SAMPLES at most, */
-    uint32_t quiet;           /* samples since its memory on the host changed, without traffic */
+    uint64_t sum;             /* unexplained bytes of the newest samples, */
+    uint64_t ns;              /* ... which are of so long, GM_CHECK_NS at most, */
+    uint32_t n;               /* ... so many */
+    uint64_t quiet_ns;        /* since its memory on the host changed, without traffic */
     uint32_t wrong;           /* how often what was proved was touched after all, */
     bool is_doubted;          /* ... and once more, if what was searched since is guilty */
     uint64_t copied;          /* bytes that it copied over the link, as it last said; */
@@ -76,7 +77,9 @@ struct gm_check_part {
 
 struct gm_check_sample {
     uint64_t begin, end; /* of it, nanoseconds */
-    uint64_t rate;       /* bytes a second, both directions together */
+    uint64_t rate;       /* bytes a second, both directions together, */
+    uint64_t cover;      /* ... in so much of that time: nanoseconds */
+    uint64_t ns;         /* the time that it stands for */
 };
 
 /* `apps`: max_apps of them, all zero. */

@@ -13,8 +13,21 @@
 /* NVML, as far as it is asked: the numbers are those of nvml.h. */
 enum {
     NVML_SUCCESS = 0,
-    NVML_LINK_OUT = 0, /* NVML_PCIE_UTIL_TX_BYTES: the GPU sends */
-    NVML_LINK_IN = 1,  /* NVML_PCIE_UTIL_RX_BYTES */
+    NVML_NOT_SUPPORTED = 3,
+    NVML_LINK_OUT = 0,    /* NVML_PCIE_UTIL_TX_BYTES: the GPU sends */
+    NVML_LINK_IN = 1,     /* NVML_PCIE_UTIL_RX_BYTES */
+    NVML_BYTES_OUT = 197, /* NVML_FI_DEV_PCIE_COUNT_TX_BYTES */
+    NVML_BYTES_IN = 198,  /* NVML_FI_DEV_PCIE_COUNT_RX_BYTES */
+    NVML_IS_UINT = 1,     /* NVML_VALUE_TYPE_UNSIGNED_INT */
+};
+struct nvml_field {
+    unsigned int id, scope;
+    long long at, latency;
+    int type, result;
+    union {
+        unsigned int of_uint;
+        unsigned long long of_any;
+    } value;
 };
 typedef struct nvml_device *nvml_device;
 struct nvml_process {
@@ -24,6 +37,13 @@ struct nvml_process {
 };
 
 #define SAMPLES 16u
+/* Between two looks at counters of bytes. With the look itself a thirtieth of a processor. */
+#define LOOK_NS (10 * GM_MS)
+/* Counters of 32 bits begin anew after 68 ms of the fastest link: what two looks farther apart
+ * differ by is not known. */
+#define LOOK_MOST_NS (60 * GM_MS)
+/* What a counter of rates covers (NVML's manual). */
+#define RATE_COVER_NS (20 * GM_MS)
 #define PROCESSES_AGAIN_NS GM_S
 
 struct nvml {
@@ -33,6 +53,7 @@ struct nvml {
     const char *(*error)(int result);
     int (*by_uuid)(const char *uuid, nvml_device *device);
     int (*throughput)(nvml_device device, int counter, unsigned int *kb_a_second);
+    int (*fields)(nvml_device device, int n, struct nvml_field *fields);
     int (*processes)(nvml_device device, unsigned int *n, struct nvml_process *processes);
 };
 
@@ -45,6 +66,9 @@ struct gm_meter {
     /* The thread's alone. */
     struct nvml nvml;
     nvml_device device;
+    bool has_bytes;     /* counters of bytes: */
+    uint64_t looked_at; /* ... when the last look began; 0: not in this run */
+    uint64_t counted[GM_WAYS];
     uint64_t asked_at; /* for the processes; 0: never */
     uint32_t n_processes;
     pid_t processes[GM_METER_PROCESSES];
@@ -87,6 +111,7 @@ static bool load(struct gm_meter *meter)
             return false;
         }
     }
+    *(void **)&nvml->fields = dlsym(nvml->library, "nvmlDeviceGetFieldValues"); /* or not */
     *(void **)&nvml->processes =
         dlsym(nvml->library, "nvmlDeviceGetComputeRunningProcesses_v3"); /* or not */
     return true;
@@ -112,6 +137,26 @@ static bool read_counter(struct gm_meter *meter, int counter, uint64_t *rate)
     return true;
 }
 
+/* The bytes since the last look. Returns what NVML says. */
+static int look(struct gm_meter *meter, uint64_t bytes[GM_WAYS])
+{
+    struct nvml_field fields[GM_WAYS] = {
+        [GM_WAY_OUT] = {.id = NVML_BYTES_OUT}, [GM_WAY_IN] = {.id = NVML_BYTES_IN}};
+    int result = NVML_NOT_SUPPORTED;
+    if (meter->nvml.fields)
+        result = meter->nvml.fields(meter->device, GM_WAYS, fields);
+    for (int way = 0; way < GM_WAYS && result == NVML_SUCCESS; way++) {
+        const bool is_uint = fields[way].type == NVML_IS_UINT;
+        const uint64_t now = is_uint ? fields[way].value.of_uint : fields[way].value.of_any;
+        bytes[way] = now - meter->counted[way];
+        if (is_uint)
+            bytes[way] &= UINT32_MAX;
+        meter->counted[way] = now;
+        result = fields[way].result;
+    }
+    return result;
+}
+
 static void read_processes(struct gm_meter *meter)
 {
     static const uint32_t most = GM_METER_PROCESSES;
@@ -135,19 +180,50 @@ static bool begin(struct gm_meter *meter)
     uint64_t rate;
     if (!load(meter) || !succeeds(meter, meter->nvml.init(), "start"))
         return false;
-    if (succeeds(meter, meter->nvml.by_uuid(meter->uuid, &meter->device), "know the GPU") &&
-        read_counter(meter, NVML_LINK_IN, &rate))
-        return true;
+    uint64_t bytes[GM_WAYS];
+    if (succeeds(meter, meter->nvml.by_uuid(meter->uuid, &meter->device), "know the GPU")) {
+        meter->has_bytes = look(meter, bytes) == NVML_SUCCESS;
+        if (meter->has_bytes || read_counter(meter, NVML_LINK_IN, &rate))
+            return true;
+    }
     meter->nvml.shutdown();
     return false;
 }
 
-static bool sample_once(struct gm_meter *meter, struct gm_meter_sample *sample)
+/* From the last look to this one. A look tells of some moment while it lasts, so a sample begins
+ * with the last one and ends behind this one. What it covers is 0 if nothing is known. */
+static bool sample_bytes(struct gm_meter *meter, struct gm_meter_sample *sample)
+{
+    const uint64_t now = gm_now();
+    uint64_t bytes[GM_WAYS];
+    if (!succeeds(meter, look(meter, bytes), "count what crosses the link"))
+        return false;
+    sample->begin = meter->looked_at;
+    sample->end = gm_now();
+    sample->ns = sample->cover = now - meter->looked_at;
+    if (meter->looked_at == 0 || sample->end - sample->begin > LOOK_MOST_NS)
+        sample->cover = 0;
+    for (int way = 0; way < GM_WAYS && sample->cover > 0; way++)
+        sample->rate[way] = bytes[way] * 1000 / (sample->cover / 1000 + 1) * 1000;
+    meter->looked_at = now;
+    return true;
+}
+
+static bool sample_rates(struct gm_meter *meter, struct gm_meter_sample *sample)
 {
     sample->begin = gm_now();
     const bool is_good = read_counter(meter, NVML_LINK_IN, &sample->rate[GM_WAY_IN]) &&
                          read_counter(meter, NVML_LINK_OUT, &sample->rate[GM_WAY_OUT]);
     sample->end = gm_now();
+    sample->ns = sample->end - sample->begin;
+    sample->cover = RATE_COVER_NS;
+    return is_good;
+}
+
+static bool sample_once(struct gm_meter *meter, struct gm_meter_sample *sample)
+{
+    const bool is_good =
+        meter->has_bytes ? sample_bytes(meter, sample) : sample_rates(meter, sample);
     if (is_good && (meter->asked_at == 0 || sample->end >= meter->asked_at + PROCESSES_AGAIN_NS)) {
         read_processes(meter);
         meter->asked_at = sample->end;
@@ -169,9 +245,14 @@ static void turn(struct gm_meter *meter, enum gm_meter_state state)
 static bool wait_for_more(struct gm_meter *meter, uint64_t *run)
 {
     gm_lock(&meter->lock);
+    const struct timespec until = gm_timespec(meter->looked_at + LOOK_NS);
+    if (meter->is_on && meter->has_bytes)
+        gm_lock_wait_until(&meter->more, &meter->lock, &until);
     while (!meter->is_on && !meter->is_stopping)
         gm_lock_wait(&meter->more, &meter->lock);
     const bool is_over = meter->is_stopping;
+    if (meter->runs != *run)
+        meter->looked_at = 0;
     *run = meter->runs;
     gm_unlock(&meter->lock);
     return !is_over;
@@ -180,7 +261,7 @@ static bool wait_for_more(struct gm_meter *meter, uint64_t *run)
 static void put(struct gm_meter *meter, const struct gm_meter_sample *sample, uint64_t run)
 {
     gm_lock(&meter->lock);
-    if (meter->is_on && meter->runs == run) {
+    if (meter->is_on && meter->runs == run && sample->cover > 0) {
         meter->samples[++meter->n % SAMPLES] = *sample;
         uv_async_send(&meter->wake);
     }
@@ -191,7 +272,7 @@ static void measure(void *arg)
 {
     struct gm_meter *meter = arg;
     struct gm_meter_sample sample;
-    uint64_t run;
+    uint64_t run = 0;
     const bool has_begun = begin(meter);
     bool is_good = has_begun;
     if (is_good)

@@ -1,11 +1,15 @@
 /*
  * The meter: what crosses the link between a GPU and the host, whoever reads or writes (NVML's PCIe
- * counters), and which processes use the GPU. Owns libnvidia-ml, and the thread that asks it: an
- * answer takes 42 ms, and starting NVML longer.
+ * counters), and which processes use the GPU. Owns libnvidia-ml, and the thread that asks it.
  *
- * A counter covers some 20 ms of the time between `begin` and `end`. So one sample may miss a
- * burst: take the mean of many. Samples follow one another while the meter is told to run; else the
- * thread sleeps. The loop takes them in their order.
+ * Where the driver has counters of all bytes since its start, a sample is the difference of two
+ * looks 10 ms apart, and nothing is missed (H200, driver 580: a look takes 0.3 ms, and up to 20
+ * while kernels keep the link busy). Otherwise NVML measures rates: an answer takes 42 ms, and each
+ * covers some 20 ms of the time between `begin` and `end`, so one sample may miss a burst: take the
+ * mean of many.
+ *
+ * Samples follow one another while the meter is told to run; else the thread sleeps. The loop takes
+ * them in their order.
  *
  * Called by the engine on the loop thread. Calls nothing of the daemon.
  */
@@ -26,6 +30,8 @@ struct gm_meter;
 
 struct gm_meter_sample {
     uint64_t begin, end;    /* gm_now() before the first question, and after the last answer */
+    uint64_t ns;            /* the time that it stands for, */
+    uint64_t cover;         /* ... and what of that the rates are of */
     uint64_t rate[GM_WAYS]; /* bytes a second, from the GPU and to it */
     /* Who has a context on the GPU, at most a second ago. 0: NVML does not say, or not as this
      * process knows them: it does not find itself (in a container, say). */

@@ -19,7 +19,12 @@
 #define MIB (1ull << 20)
 #define GB 1000000000ull
 #define BASE (1ull << 40)
-#define SAMPLE_NS (84 * GM_MS)
+/* Of a meter of rates, and of one of bytes. */
+static const struct meter {
+    uint64_t ns, cover;
+} of_rates = {84 * GM_MS, 20 * GM_MS}, of_bytes = {10 * GM_MS, 10 * GM_MS};
+static const struct meter *meter;
+#define SAMPLE_NS (meter->ns)
 enum { APPS = 3, MAX_CHUNKS = 2048 };
 
 struct world {
@@ -141,8 +146,11 @@ static uint64_t rate_of(struct world *world)
 /* One more sample, of all programs. */
 static void step(struct world *world)
 {
-    const struct gm_check_sample sample = {
-        .begin = world->now, .end = world->now + SAMPLE_NS, .rate = rate_of(world)};
+    const struct gm_check_sample sample = {.begin = world->now,
+                                           .end = world->now + SAMPLE_NS,
+                                           .rate = rate_of(world),
+                                           .cover = meter->cover,
+                                           .ns = meter->ns};
     world->now = sample.end;
     gm_check_judge(&world->check, &sample, world->parts, world->n);
     world->last = gm_check_follow(&world->check, world->table, world->parts, world->n,
@@ -311,7 +319,7 @@ static void test_phases(void **state)
         const uint32_t backs = world.backs;
         while (world.backs == backs && world.now - begun < GM_S)
             step(&world);
-        assert_in_range(world.now - begun, 0, GM_CHECK_SAMPLES * SAMPLE_NS);
+        assert_in_range(world.now - begun, 0, GM_CHECK_NS + SAMPLE_NS);
         find(&world);
         assert_in_range(world.now - begun, 0, 2 * GM_S);
         run(&world, 3600 * GM_S);
@@ -454,10 +462,19 @@ static void test_trust(void **state)
 
 static void judge(struct world *world, uint64_t rate)
 {
-    const struct gm_check_sample sample = {
-        .begin = world->now, .end = world->now + SAMPLE_NS, .rate = rate};
+    const struct gm_check_sample sample = {.begin = world->now,
+                                           .end = world->now + SAMPLE_NS,
+                                           .rate = rate,
+                                           .cover = meter->cover,
+                                           .ns = meter->ns};
     world->now = sample.end;
     gm_check_judge(&world->check, &sample, world->parts, world->n);
+}
+
+static void judge_quiet(struct world *world)
+{
+    for (uint64_t ns = 0; ns < 4 * GM_S; ns += SAMPLE_NS)
+        judge(world, 0);
 }
 
 /* Small copies of others, bursts that are small on average: nothing is found but quiet. */
@@ -466,17 +483,19 @@ static void test_noise(void **state)
     struct world world;
     (void)state;
     begin(&world, 1, 1);
-    for (uint32_t i = 1; i <= 10 * GM_CHECK_SAMPLES; i++) {
+    const uint32_t whole = (uint32_t)((GM_CHECK_NS + SAMPLE_NS - 1) / SAMPLE_NS);
+    for (uint32_t i = 1; i <= 10 * whole; i++) {
         judge(&world, i % 3 == 0 ? GM_CHECK_RATE : GM_CHECK_RATE * 3 / 4);
-        assert_int_equal(world.parts[0].finding,
-                         i % GM_CHECK_SAMPLES == 0 ? GM_CHECK_QUIET : GM_CHECK_OPEN);
+        assert_int_equal(world.parts[0].finding, i % whole == 0 ? GM_CHECK_QUIET : GM_CHECK_OPEN);
     }
-    judge(&world, GM_CHECK_RATE * 2 + 1); /* more than two of the least */
-    assert_int_equal(world.parts[0].finding, GM_CHECK_TRAFFIC);
+    judge(&world, GM_CHECK_RATE * 9 / 4); /* one is believed if it is long, and of more than two */
+    assert_int_equal(world.parts[0].finding,
+                     SAMPLE_NS >= GM_CHECK_SOON_NS ? GM_CHECK_TRAFFIC : GM_CHECK_OPEN);
     gm_check_change(&world.check, 0);
-    judge(&world, GM_CHECK_RATE + 1);
+    const uint64_t soon = SAMPLE_NS < GM_CHECK_SOON_NS ? GM_CHECK_SOON_NS / SAMPLE_NS : 1;
+    judge(&world, (GM_CHECK_RATE + GM_CHECK_RATE / 8) * soon);
     assert_int_equal(world.parts[0].finding, GM_CHECK_OPEN);
-    judge(&world, GM_CHECK_RATE + 1);
+    judge(&world, GM_CHECK_RATE + GM_CHECK_RATE / 8);
     assert_int_equal(world.parts[0].finding, GM_CHECK_TRAFFIC);
     end(&world);
 }
@@ -489,23 +508,23 @@ static void test_copies(void **state)
     begin(&world, 2, 1);
     for (int i = 0; i < 50;
          i++) { /* 1.5 GB/s, of which a counter may see all in 20 ms or nothing */
-        world.parts[1].copied += 125000000;
-        judge(&world, i % 4 == 0 ? 6 * GB : 0);
+        world.parts[1].copied += SAMPLE_NS * 3 / 2;
+        judge(&world, i % 4 == 3 ? 6 * GB : 0);
         assert_int_not_equal(world.parts[0].finding, GM_CHECK_TRAFFIC);
     }
-    for (int i = 0; i < 40; i++)
-        judge(&world, 0);
+    judge_quiet(&world);
+    judge(&world, 6 * GB);
     judge(&world, 6 * GB);
     assert_int_equal(world.parts[0].finding, GM_CHECK_TRAFFIC);
     gm_check_change(&world.check, 0);
     gm_check_change(&world.check, 1);
     world.parts[1].copied += 10 * GB; /* all in one go: it takes 180 ms */
-    for (int i = 0; i < 2; i++) {
+    for (uint64_t ns = 0; ns < 160 * GM_MS; ns += SAMPLE_NS) {
         judge(&world, 55 * GB);
         assert_int_not_equal(world.parts[1].finding, GM_CHECK_TRAFFIC);
     }
-    for (int i = 0; i < 40; i++)
-        judge(&world, 0);
+    judge_quiet(&world);
+    judge(&world, 6 * GB);
     judge(&world, 6 * GB);
     assert_int_equal(world.parts[1].finding, GM_CHECK_TRAFFIC);
     end(&world);
@@ -529,6 +548,7 @@ static void test_explained(void **state)
     assert_int_equal(world.parts[0].finding, GM_CHECK_OPEN);
     world.parts[1].is_explained = false;
     judge(&world, 50 * GB);
+    judge(&world, 50 * GB);
     assert_int_equal(world.parts[0].finding, GM_CHECK_TRAFFIC);
     assert_int_equal(world.parts[1].finding, GM_CHECK_TRAFFIC);
     end(&world);
@@ -549,7 +569,7 @@ static void test_hostile(void **state)
             world.parts[app].mapped = draw(&world, 100) == 0 ? draw(&world, GB) : 0;
         }
         step(&world);
-        assert_true(world.apps[0].sum <= GM_CHECK_SAMPLES * GM_CHECK_RATE_MOST);
+        assert_true(world.apps[0].sum <= 2 * GM_CHECK_RATE_MOST);
     }
     world.parts[0] = (struct gm_check_part){.app = 0};
     world.parts[1] = (struct gm_check_part){.app = 1};
@@ -570,5 +590,8 @@ int main(void)
         cmocka_unit_test(test_copies),  cmocka_unit_test(test_explained),
         cmocka_unit_test(test_hostile), cmocka_unit_test(test_foreign_turns),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    meter = &of_rates;
+    const int failed = cmocka_run_group_tests_name("a meter of rates", tests, NULL, NULL);
+    meter = &of_bytes;
+    return failed + cmocka_run_group_tests_name("a meter of bytes", tests, NULL, NULL);
 }

@@ -83,6 +83,7 @@ static int tear_down(void **state)
     uv_run(&loop, UV_RUN_DEFAULT);
     remove_file("link0");
     remove_file("no-counters");
+    remove_file("no-bytes");
     remove_file("device0");
     return uv_loop_close(&loop);
 }
@@ -94,6 +95,7 @@ static void test_counts(void **state)
     const char *why;
     uint64_t last = 0;
     (void)state;
+    write_file("no-bytes", "", 0);
     plant("3000000 70");
     open_meter(uuid);
     assert_int_equal(await_state(&why), GM_METER_READY);
@@ -103,6 +105,8 @@ static void test_counts(void **state)
         await_sample(&sample);
         assert_true(sample.begin >= before && sample.begin >= last);
         assert_true(sample.end >= sample.begin + 40 * GM_MS);
+        assert_int_equal(sample.cover, 20 * GM_MS);
+        assert_int_equal(sample.ns, sample.end - sample.begin);
         assert_int_equal(sample.rate[GM_WAY_IN], 3000000000);
         assert_int_equal(sample.rate[GM_WAY_OUT], 70000);
         assert_int_equal(sample.n_processes, 0);
@@ -115,6 +119,32 @@ static void test_counts(void **state)
     while (sample.begin < changed);
     assert_int_equal(sample.rate[GM_WAY_IN], 0);
     assert_int_equal(sample.rate[GM_WAY_OUT], 9000);
+}
+
+/* Where bytes are counted, a sample has all of them since the one before: 3 GB a second are more
+ * than 32 bits in 2 s. */
+static void test_bytes(void **state)
+{
+    struct gm_meter_sample sample;
+    const char *why;
+    uint64_t ns = 0, until = 0;
+    double in = 0, out = 0;
+    (void)state;
+    plant("3000000 70");
+    open_meter(uuid);
+    assert_int_equal(await_state(&why), GM_METER_READY);
+    gm_meter_run(meter, true);
+    while (ns < 2 * GM_S) {
+        await_sample(&sample);
+        assert_true(sample.cover == sample.ns && sample.cover <= sample.end - sample.begin);
+        assert_true(until == 0 || sample.begin >= until - 5 * GM_MS);
+        until = sample.end;
+        ns += sample.ns;
+        in += (double)sample.rate[GM_WAY_IN] * (double)sample.ns / 1e9;
+        out += (double)sample.rate[GM_WAY_OUT] * (double)sample.ns / 1e9;
+    }
+    assert_in_range((uint64_t)(in / (double)ns * 1e9), 2900000000, 3100000000);
+    assert_in_range((uint64_t)(out / (double)ns * 1e9), 60000, 80000);
 }
 
 /* Until it told of `n` samples or more: each time of at least one. */
@@ -163,6 +193,7 @@ static void test_late(void **state)
     const char *why;
     unsigned n = 0;
     (void)state;
+    write_file("no-bytes", "", 0);
     open_meter(uuid);
     await_state(&why);
     const uint64_t before = gm_now();
@@ -240,6 +271,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_counts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_bytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rests, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_late, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_off, set_up, tear_down),

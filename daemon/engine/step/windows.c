@@ -303,7 +303,9 @@ static void take_sample(struct gm_engine *engine, const struct gm_meter_sample *
     const struct gm_check_sample one = {
         .begin = sample->begin,
         .end = sample->end,
-        .rate = gm_more(sample->rate[GM_WAY_IN], sample->rate[GM_WAY_OUT])};
+        .rate = gm_more(sample->rate[GM_WAY_IN], sample->rate[GM_WAY_OUT]),
+        .cover = sample->cover,
+        .ns = sample->ns};
     const pid_t stranger = gm_engine_stranger(engine, sample);
     if (stranger != 0) {
         rest(engine, stranger);

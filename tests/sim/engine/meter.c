@@ -40,6 +40,7 @@ static void put(struct gm_meter *meter)
 {
     struct gm_meter_sample *sample = &meter->samples[++meter->n % SAMPLES];
     *sample = (struct gm_meter_sample){.begin = meter->begin, .end = machine.now};
+    sample->ns = sample->cover = machine.now - meter->begin;
     if (machine.now >= meter->turn_at) {
         meter->turn_at = machine.now + draw(&meter->chance, 400 * GM_MS);
         meter->busy_until = draw_percent(&meter->chance, 40) ? meter->turn_at : machine.now;
