@@ -13,7 +13,7 @@
 #include "common/clock.h"
 #include "common/text.h"
 #include "daemon/engine/act/client.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/inlet.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/step/apps.h"

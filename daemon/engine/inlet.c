@@ -8,24 +8,49 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "daemon/engine/act/act.h"
 #include "daemon/engine/act/client.h"
 #include "daemon/engine/act/device.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/actions.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/round.h"
+#include "daemon/engine/step/host.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/step.h"
 
+/* Engines that something is to come to, by themselves or as this one changed them. */
+static void set_alarms(const struct gm_host *host)
+{
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++) {
+        struct gm_engine *engine = host->engines[i];
+        const uint64_t at = engine ? gm_engine_take_wake(engine) : 0;
+        if (at != 0)
+            gm_alarm_set(&engine->alarm, at);
+    }
+}
+
+/* Decide what follows from the input, and do it, part by part. */
 static int enter(struct gm_engine *engine, const struct gm_input *input)
 {
     const uint64_t begin = gm_stopwatch();
     gm_cuda_enter(&engine->cuda, engine->context);
     const int result = gm_engine_step(engine, gm_now(), input);
+    do
+        gm_engine_act(engine);
+    while (gm_engine_go_on(engine));
     const uint64_t ns = gm_engine_take_deciding(engine);
     if (ns > 0)
         gm_engine_emit(
             engine, &(struct gm_event){.kind = GM_EVENT_DECIDED,
                                        .app = GM_NONE,
                                        .decided = {.ns = ns, .pass_ns = gm_stopwatch() - begin}});
+    gm_engine_act(engine);
+    gm_engine_carried(engine);
+    set_alarms(engine->host);
+    if (engine->stopping.is_over && !engine->is_closing) {
+        gm_engine_halt(engine);
+        engine->stopping.on_saved(engine->stopping.arg);
+    }
     return result;
 }
 

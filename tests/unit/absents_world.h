@@ -26,7 +26,7 @@
 #include "daemon/engine/absents.h"
 #include "daemon/engine/act/batches.h"
 #include "daemon/engine/act/client.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/act/ledger.h"
 #include "daemon/engine/inlet.h"
 #include "daemon/engine/state/groups.h"

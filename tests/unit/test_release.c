@@ -15,7 +15,7 @@
 #include "daemon/core/table_check.h"
 #include "daemon/engine/act/batches.h"
 #include "daemon/engine/act/device.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/act/exits.h"
 #include "daemon/engine/act/frames.h"
 #include "daemon/engine/state/backoff.h"

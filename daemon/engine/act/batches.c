@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-#include "daemon/engine/act/events.h"
-#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/events.h"
+#include "daemon/engine/state/say.h"
 #include "daemon/engine/state/round.h"
 
 /* Copies out wait for the answer to their batch, so it is short: a chunk is unmapped in 16 us,

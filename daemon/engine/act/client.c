@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "common/windows.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/groups.h"
 
 /* A sealed area of `bytes`, of which `mapped` are mapped writable here. Returns its fd or -errno.

@@ -8,7 +8,7 @@
 
 #include <assert.h>
 
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/act/frames.h"
 #include "daemon/engine/state/backoff.h"
 

@@ -8,7 +8,7 @@
 #include "common/sums.h"
 #include "daemon/engine/act/batches.h"
 #include "daemon/engine/act/device.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/act/exits.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/round.h"

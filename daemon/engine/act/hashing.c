@@ -5,7 +5,7 @@
 #include "daemon/engine/act/hashing.h"
 
 #include "daemon/engine/act/device.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 
 static void count_hash(struct gm_engine *engine, uint32_t index, bool is_more)
 {

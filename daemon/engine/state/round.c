@@ -58,16 +58,20 @@ void gm_engine_end_run(struct gm_engine *engine)
 
 void gm_engine_call(struct gm_engine *engine)
 {
-    if (engine->is_closing)
-        return;
-    engine->is_called = true;
-    if (!engine->is_running)
-        gm_alarm_set(&engine->alarm, 0);
+    engine->is_called = !engine->is_closing;
 }
 
 void gm_engine_wake_at(struct gm_engine *engine, uint64_t at)
 {
-    gm_alarm_set(&engine->alarm, at);
+    engine->wake_at = at;
+}
+
+uint64_t gm_engine_take_wake(struct gm_engine *engine)
+{
+    const uint64_t at =
+        engine->is_called && !engine->is_running && !engine->is_closing ? 1 : engine->wake_at;
+    engine->wake_at = 0;
+    return at;
 }
 
 void gm_engine_halt(struct gm_engine *engine)

@@ -16,6 +16,8 @@ void gm_engine_again(struct gm_engine *engine);
 void gm_engine_call(struct gm_engine *engine);
 /* Have an event of its own come at this time, if none comes before. */
 void gm_engine_wake_at(struct gm_engine *engine, uint64_t at);
+/* When its alarm is to go off, if that is another time than before; else 0. */
+uint64_t gm_engine_take_wake(struct gm_engine *engine);
 /* Scheduler or planner took so long. */
 void gm_engine_count_deciding(struct gm_engine *engine, uint64_t ns);
 /* ... since this was last asked; 0: nothing was decided. */

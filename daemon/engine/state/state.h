@@ -75,6 +75,8 @@ enum gm_retry {
     GM_RETRIES
 };
 
+struct gm_action;
+struct gm_action_block;
 struct gm_group;
 struct gm_copies;
 
@@ -291,6 +293,21 @@ struct gm_waiting_alloc {
                                       tiers */
 };
 
+/* Actions in their order, and the memory that they lie in (actions.h). */
+struct gm_actions {
+    struct gm_action *first, *last;
+    struct gm_action_block *blocks, *reserve;
+};
+
+/* What comes next of a run (step.c). */
+enum gm_stage {
+    GM_STAGE_NONE, /* none is under way */
+    GM_STAGE_BEGIN,
+    GM_STAGE_ROUND,
+    GM_STAGE_FINISH,
+    GM_STAGE_END,
+};
+
 /* Who yielded lately, until a switch takes its place (log.c). */
 struct gm_leaver {
     struct gm_party party;
@@ -452,6 +469,8 @@ struct gm_engine {
     uint32_t *unsent; /* chunks whose MAP or UNMAP is in no batch: their apps' sessions end */
     uint32_t n_unsent;
 
+    struct gm_actions posted, carried; /* actions.c */
+    enum gm_stage stage;               /* step.c */
     uint32_t rounds; /* step.c: that were begun for the newest event, beside the first */
     struct gm_plan plan;
     bool plan_is_stale;
@@ -495,6 +514,7 @@ struct gm_engine {
     bool again;           /* go round once more */
     bool is_running;      /* a run is under way */
     bool is_called;       /* gm_engine_call, since that began */
+    uint64_t wake_at;     /* an event of its own is to come then, if none comes before */
     bool is_closing;
 
     bool is_short_of_units;    /* a chunk that is to be mapped on the host found none */

@@ -6,9 +6,9 @@
 
 #include "common/sums.h"
 #include "daemon/engine/act/device.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/act/frames.h"
-#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/say.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/chunks.h"

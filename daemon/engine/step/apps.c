@@ -10,10 +10,10 @@
 
 #include "daemon/engine/act/batches.h"
 #include "daemon/engine/act/client.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/act/exits.h"
 #include "daemon/engine/act/frames.h"
-#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/say.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/allocs.h"

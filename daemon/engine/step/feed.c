@@ -22,7 +22,7 @@
 #include "daemon/core/sched_account.h"
 #include "daemon/core/sched_step.h"
 #include "daemon/engine/act/device.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/round.h"
 

@@ -5,7 +5,7 @@
 
 #include "daemon/engine/act/batches.h"
 #include "daemon/engine/act/copies.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/step/feed.h"
 

@@ -1,4 +1,7 @@
-/* Takes an event in, goes round until all follows from it, and sets the timer. */
+/*
+ * Takes an event in, goes round until all follows from it, and sets the timer. After each part of
+ * that what was posted is carried out, and what came of it is taken in before the next.
+ */
 #include "daemon/engine/step/step.h"
 
 #include <errno.h>
@@ -8,10 +11,11 @@
 
 #include "daemon/engine/act/batches.h"
 #include "daemon/engine/act/copies.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/act/exits.h"
 #include "daemon/engine/act/frames.h"
-#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/say.h"
+#include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/round.h"
@@ -410,10 +414,9 @@ static void open_ready(struct gm_engine *engine)
     }
 }
 
-static void run(struct gm_engine *engine)
+/* The first part, before anything is decided. */
+static void begin(struct gm_engine *engine)
 {
-    if (!gm_engine_begin_run(engine))
-        return;
     gm_engine_pass(engine);
     if (engine->now >= engine->decision.wake_at)
         gm_engine_feed(engine, GM_SCHED_TIMER, 0, 0);
@@ -431,26 +434,38 @@ static void run(struct gm_engine *engine)
     gm_engine_follow_caps(engine);
     gm_engine_begin_frames(engine);
     engine->rounds = 0;
-    do {
-        gm_engine_begin_round(engine);
-        if (engine->stopping.is_on)
-            gm_engine_choose_saved(engine);
-        gm_engine_follow_groups(engine);
-        reconcile(engine);
-        gm_engine_bury(engine);
-        gm_engine_admit_waiting(engine);
-        gm_engine_try_failed(engine);
-        gm_engine_place(engine);
-        gm_engine_hold_gates(engine);
-        if (gm_engine_is_plan_stale(engine))
-            gm_engine_plan(engine);
-        gm_engine_move(engine);
-        gm_engine_follow_refusal(engine);
-        gm_engine_map_on_host(engine);
-        gm_engine_answer_refused(engine);
-        gm_engine_make_units(engine);
-        open_ready(engine);
-    } while (engine->again && ++engine->rounds < GM_ROUNDS_MOST);
+}
+
+static void go_round(struct gm_engine *engine)
+{
+    gm_engine_begin_round(engine);
+    if (engine->stopping.is_on)
+        gm_engine_choose_saved(engine);
+    gm_engine_follow_groups(engine);
+    reconcile(engine);
+    gm_engine_bury(engine);
+    gm_engine_admit_waiting(engine);
+    gm_engine_try_failed(engine);
+    gm_engine_place(engine);
+    gm_engine_hold_gates(engine);
+    if (gm_engine_is_plan_stale(engine))
+        gm_engine_plan(engine);
+    gm_engine_move(engine);
+    gm_engine_follow_refusal(engine);
+    gm_engine_map_on_host(engine);
+    gm_engine_answer_refused(engine);
+    gm_engine_make_units(engine);
+    open_ready(engine);
+}
+
+static bool is_to_go_round(struct gm_engine *engine)
+{
+    return engine->again && ++engine->rounds < GM_ROUNDS_MOST;
+}
+
+/* The last part. */
+static void finish(struct gm_engine *engine)
+{
     if (engine->again)
         gm_engine_call(engine);              /* others of the loop come first */
     if (engine->plan_from == engine->plan.n) /* most are for chunks that overwrite them */
@@ -467,11 +482,32 @@ static void run(struct gm_engine *engine)
     set_alarm(engine);
     gm_engine_look_under_way(engine);
     gm_engine_follow_check(engine);
-    gm_engine_end_run(engine);
-    if (engine->stopping.is_over) {
-        gm_engine_halt(engine);
-        engine->stopping.on_saved(engine->stopping.arg);
+}
+
+bool gm_engine_go_on(struct gm_engine *engine)
+{
+    gm_engine_carried(engine);
+    switch (engine->stage) {
+    case GM_STAGE_NONE:
+        break;
+    case GM_STAGE_BEGIN:
+        begin(engine);
+        engine->stage = GM_STAGE_ROUND;
+        break;
+    case GM_STAGE_ROUND:
+        go_round(engine);
+        engine->stage = is_to_go_round(engine) ? GM_STAGE_ROUND : GM_STAGE_FINISH;
+        break;
+    case GM_STAGE_FINISH:
+        finish(engine);
+        engine->stage = GM_STAGE_END;
+        break;
+    case GM_STAGE_END:
+        gm_engine_end_run(engine);
+        engine->stage = GM_STAGE_NONE;
+        break;
     }
+    return engine->stage != GM_STAGE_NONE || engine->posted.first;
 }
 
 /* ---- one step ---- */
@@ -643,7 +679,7 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         gm_engine_give_up_app(engine, input->app, input->is_over);
         break;
     }
-    if (error == 0 && !is_over)
-        run(engine);
+    if (error == 0 && !is_over && gm_engine_begin_run(engine))
+        engine->stage = GM_STAGE_BEGIN;
     return error;
 }

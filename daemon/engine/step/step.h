@@ -1,6 +1,7 @@
 /*
  * The step: one event changes the state, and the engine goes round until nothing more can be done
- * now. It never blocks, and it knows no time but that of the event.
+ * now. It never blocks, and it knows no time but that of the event. It does nothing outside: it
+ * posts actions (state/actions.h), which are carried out after each part of it.
  */
 #ifndef GM_DAEMON_ENGINE_STEP_STEP_H
 #define GM_DAEMON_ENGINE_STEP_STEP_H
@@ -76,5 +77,8 @@ struct gm_input {
 /* The input came at the time `now`. Of JOIN, SET, AWAIT and AWAITED 0, or -errno: of the first
  * three nothing has changed then, and after AWAITED the engine is to be closed. */
 int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input *input);
+/* What was posted is carried out: take in what came of it, and do the next part of what follows
+ * from the input. False: there is none, and nothing is posted. */
+bool gm_engine_go_on(struct gm_engine *engine);
 
 #endif

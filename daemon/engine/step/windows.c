@@ -34,7 +34,7 @@
 #include "common/sums.h"
 #include "common/windows.h"
 #include "daemon/engine/act/copies.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/act/meter.h"
 #include "daemon/engine/act/windows.h"
 #include "daemon/engine/step/memory.h"

@@ -1,0 +1,30 @@
+/*
+ * Carries out what the step has posted (state/actions.h). Called where events come in (inlet.c),
+ * and where an engine is opened and closed.
+ */
+#include "daemon/engine/act/act.h"
+
+#include "daemon/engine/state/actions.h"
+
+static void carry_out(struct gm_engine *engine, struct gm_action *action)
+{
+    const struct gm_engine_outlet *outlet = &engine->config.outlet;
+    switch (action->kind) {
+    case GM_ACTION_EVENT:
+        outlet->event(engine->config.journal, &action->event);
+        break;
+    case GM_ACTION_SEND:
+        outlet->send(action->send.session, action->send.type, action->send.body,
+                     action->send.entries, action->send.n, action->send.fds, action->send.n_fds);
+        break;
+    case GM_ACTION_END:
+        outlet->end(action->end.session, action->end.reason, action->end.text);
+        break;
+    }
+}
+
+void gm_engine_act(struct gm_engine *engine)
+{
+    for (struct gm_action *action = gm_engine_carry(engine); action; action = action->next)
+        carry_out(engine, action);
+}

@@ -1,0 +1,63 @@
+/*
+ * What the step wants done outside of it. The step posts actions, here and by what calls this; act/
+ * carries them out in their order when a part of the step is over, and notes in each what came of
+ * it; then the step takes that in (gm_engine_go_on), as it takes events in.
+ *
+ * Owns gm_engine.posted and carried. An action and what it points to lie here until the step has
+ * taken it. There is always memory for the actions that must not fail: how many of them there can
+ * be at a time follows from the sizes of the tables (gm_actions_open). Without memory for the
+ * others an event is not shown to the views, and a program that cannot be told something is cut
+ * off.
+ */
+#ifndef GM_DAEMON_ENGINE_STATE_ACTIONS_H
+#define GM_DAEMON_ENGINE_STATE_ACTIONS_H
+
+#include "daemon/engine/state/state.h"
+
+enum gm_action_kind {
+    GM_ACTION_EVENT, /* hand it to the views */
+    GM_ACTION_SEND,  /* a message to a program */
+    GM_ACTION_END,   /* ... and the end of its session */
+};
+
+struct gm_action {
+    struct gm_action *next;
+    enum gm_action_kind kind;
+    union {
+        struct gm_event event;
+        struct {
+            struct gm_session *session;
+            enum gm_msg_type type;
+            const void *body, *entries;
+            uint32_t n;
+            const int *fds; /* frames': they are open until then */
+            int n_fds;
+        } send;
+        struct {
+            struct gm_session *session;
+            enum gm_refusal reason;
+            const char *text;
+        } end;
+    };
+};
+
+/* Memory for those that must not fail. 0 or -ENOMEM. */
+int gm_actions_open(struct gm_engine *engine);
+void gm_actions_close(struct gm_engine *engine);
+
+/* Post one. NULL: there is no memory for it. */
+struct gm_action *gm_engine_post(struct gm_engine *engine, enum gm_action_kind kind);
+/* ... for which there always is some. */
+struct gm_action *gm_engine_post_surely(struct gm_engine *engine, enum gm_action_kind kind);
+/* Memory that lasts as long as what is posted now. NULL: there is none. */
+void *gm_engine_post_copy(struct gm_engine *engine, const void *what, size_t bytes);
+
+/* Have the views told. Without memory for it they miss it. */
+void gm_engine_post_event(struct gm_engine *engine, const struct gm_event *event);
+
+/* What is posted is being carried out. Returns the first. */
+struct gm_action *gm_engine_carry(struct gm_engine *engine);
+/* All that was carried out is taken. */
+void gm_engine_carried(struct gm_engine *engine);
+
+#endif
