@@ -30,14 +30,23 @@ static void set_alarms(const struct gm_host *host)
 }
 
 /* Decide what follows from the input, and do it, part by part. */
-static int enter(struct gm_engine *engine, const struct gm_input *input)
+static int enter(struct gm_engine *engine, const struct gm_input *what)
 {
     const uint64_t begin = gm_stopwatch();
+    struct gm_input input = *what;
+    bool has_more = true;
     gm_cuda_enter(&engine->cuda, engine->context);
-    const int result = gm_engine_step(engine, gm_now(), input);
-    do
+    if (gm_engine_needs_device(&input))
+        gm_engine_ask_device(engine, &input.device);
+    uint64_t part = gm_stopwatch();
+    const int result = gm_engine_step(engine, gm_now(), &input);
+    gm_engine_count_deciding(engine, gm_stopwatch() - part);
+    while (has_more) {
         gm_engine_act(engine);
-    while (gm_engine_go_on(engine));
+        part = gm_stopwatch();
+        has_more = gm_engine_go_on(engine);
+        gm_engine_count_deciding(engine, gm_stopwatch() - part);
+    }
     const uint64_t ns = gm_engine_take_deciding(engine);
     if (ns > 0)
         gm_engine_emit(
@@ -66,7 +75,11 @@ int gm_engine_join(struct gm_engine *engine, struct gm_client *client)
 
 void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wire_message *message)
 {
-    enter(engine, &(struct gm_input){.kind = GM_INPUT_MESSAGE, .app = id, .message = message});
+    struct gm_input input = {.kind = GM_INPUT_MESSAGE, .app = id, .message = message};
+    uint64_t nonce[2];
+    if (message->type == GM_MSG_SHARE && gm_engine_draw_nonce(nonce))
+        input.nonce = nonce;
+    enter(engine, &input);
 }
 
 void gm_engine_imported(struct gm_engine *engine, uint32_t id, struct gm_client *partner)
@@ -101,7 +114,9 @@ void gm_engine_on_host_copied(void *engine, uint32_t chunk, int error)
 
 void gm_engine_on_grown(void *engine)
 {
-    enter_kind(engine, GM_INPUT_PINNED);
+    const CUresult error = ((struct gm_engine *)engine)->pool.refusal;
+    enter(engine, &(struct gm_input){.kind = GM_INPUT_PINNED,
+                                     .error = error ? gm_engine_error_text(engine, error) : NULL});
 }
 
 void gm_engine_on_hashes(void *arg)

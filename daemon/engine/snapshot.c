@@ -336,10 +336,10 @@ static void take_gpu(const struct gm_engine *engine, struct gm_snapshot_gpu *to)
 {
     const struct gm_table *table = engine->table;
     uint64_t spares = 0;
-    uint64_t free_bytes, total;
+    struct gm_device_room room;
 
     gm_cuda_enter(&engine->cuda, engine->context);
-    gm_engine_ask_device(engine, &free_bytes, &total);
+    gm_engine_ask_device(engine, &room);
     *to = (struct gm_snapshot_gpu){
         .index = engine->config.index,
         .device = engine->config.gpu,
@@ -350,8 +350,8 @@ static void take_gpu(const struct gm_engine *engine, struct gm_snapshot_gpu *to)
         .free = table->budget - table->allocated,
         .available = gm_engine_newcomer_room(engine, engine->config.is_oversize),
         .shared = table->fixed,
-        .device_total = total,
-        .device_free = free_bytes,
+        .device_total = room.total,
+        .device_free = room.free_bytes,
         .bytes = {[GM_WAY_OUT] = gm_mover_bytes(engine->mover, GM_WAY_OUT),
                   [GM_WAY_IN] = gm_mover_bytes(engine->mover, GM_WAY_IN)},
         .clean = engine->sums.clean,

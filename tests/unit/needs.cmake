@@ -60,7 +60,7 @@ gm_needs(engine_log DAEMON engine/act/act engine/state/actions engine/state/even
   views/tape views/tell views/why trace/trace)
 gm_needs(engine_policy DAEMON engine/state/round engine/state/groups engine/state/events engine/step/feed engine/step/set
   service/rules service/users)
-gm_needs(engine_shares DAEMON engine/act/device engine/state/events engine/step/shares)
+gm_needs(engine_shares DAEMON engine/state/events engine/step/shares)
 gm_needs(engine_waiting DAEMON engine/step/waiting)
 gm_needs(engine_windows DAEMON engine/step/windows engine/act/windows)
 gm_needs(export DAEMON trace/trace ctl/export LINK m)

@@ -265,7 +265,8 @@ static void free_it(uint32_t app, uint64_t va)
 
 static void share(uint32_t app, uint64_t va)
 {
-    gm_engine_share(engine, app, &(struct gm_msg_share){.cookie = 7, .va = va});
+    static const uint64_t nonce[2] = {0x1234567890abcdef, 0xfedcba0987654321};
+    gm_engine_share(engine, app, &(struct gm_msg_share){.cookie = 7, .va = va}, nonce);
     assert_int_equal(shared[app].cookie, 7);
     assert_null(gm_table_check(engine->table));
 }

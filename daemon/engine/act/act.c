@@ -4,6 +4,7 @@
  */
 #include "daemon/engine/act/act.h"
 
+#include "daemon/engine/act/device.h"
 #include "daemon/engine/state/actions.h"
 
 static void carry_out(struct gm_engine *engine, struct gm_action *action)
@@ -19,6 +20,12 @@ static void carry_out(struct gm_engine *engine, struct gm_action *action)
         break;
     case GM_ACTION_END:
         outlet->end(action->end.session, action->end.reason, action->end.text);
+        break;
+    case GM_ACTION_ASK_DEVICE:
+        gm_engine_ask_device(engine, &action->device);
+        break;
+    case GM_ACTION_ASK_STOP:
+        action->stop.why = outlet->stop_of(action->stop.pid);
         break;
     }
 }

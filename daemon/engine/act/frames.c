@@ -145,9 +145,9 @@ static bool is_copied(const struct gm_engine *engine, const struct gm_frame *fra
 
 static uint64_t free_on_device(const struct gm_engine *engine)
 {
-    uint64_t free_bytes, total;
-    gm_engine_ask_device(engine, &free_bytes, &total);
-    return free_bytes;
+    struct gm_device_room room;
+    gm_engine_ask_device(engine, &room);
+    return room.free_bytes;
 }
 
 /* Whether the driver has given the memory of the frame back. */

@@ -18,6 +18,10 @@ enum gm_action_kind {
     GM_ACTION_EVENT, /* hand it to the views */
     GM_ACTION_SEND,  /* a message to a program */
     GM_ACTION_END,   /* ... and the end of its session */
+
+    /* Questions. */
+    GM_ACTION_ASK_DEVICE, /* what the driver says is free on the GPU */
+    GM_ACTION_ASK_STOP,   /* whether the process of an app stands still */
 };
 
 struct gm_action {
@@ -38,6 +42,12 @@ struct gm_action {
             enum gm_refusal reason;
             const char *text;
         } end;
+        struct gm_device_room device; /* ASK_DEVICE: the answer */
+        struct {
+            uint32_t app;
+            pid_t pid;
+            enum gm_why why; /* the answer */
+        } stop;
     };
 };
 

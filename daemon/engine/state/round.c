@@ -23,11 +23,21 @@ void gm_engine_replan(struct gm_engine *engine)
 void gm_engine_planned(struct gm_engine *engine)
 {
     engine->plan_is_stale = false;
+    engine->is_planning = true;
+}
+
+void gm_engine_decides(struct gm_engine *engine)
+{
+    engine->is_deciding = true;
 }
 
 void gm_engine_count_deciding(struct gm_engine *engine, uint64_t ns)
 {
-    engine->deciding_ns += ns > 0 ? ns : 1;
+    if (engine->is_deciding || engine->is_planning)
+        engine->deciding_ns += ns > 0 ? ns : 1;
+    if (engine->is_planning)
+        engine->parts.planned_ns += ns;
+    engine->is_deciding = engine->is_planning = false;
 }
 
 uint64_t gm_engine_take_deciding(struct gm_engine *engine)

@@ -10,6 +10,8 @@ void gm_engine_set_time(struct gm_engine *engine, uint64_t now);
 void gm_engine_replan(struct gm_engine *engine);
 /* A plan is made. */
 void gm_engine_planned(struct gm_engine *engine);
+/* The scheduler is asked. */
+void gm_engine_decides(struct gm_engine *engine);
 /* Go round once more. */
 void gm_engine_again(struct gm_engine *engine);
 /* Go round soon: something in another engine has changed. */
@@ -18,7 +20,7 @@ void gm_engine_call(struct gm_engine *engine);
 void gm_engine_wake_at(struct gm_engine *engine, uint64_t at);
 /* When its alarm is to go off, if that is another time than before; else 0. */
 uint64_t gm_engine_take_wake(struct gm_engine *engine);
-/* Scheduler or planner took so long. */
+/* A part of the step took so long: it counts if scheduler or planner were asked in it. */
 void gm_engine_count_deciding(struct gm_engine *engine, uint64_t ns);
 /* ... since this was last asked; 0: nothing was decided. */
 uint64_t gm_engine_take_deciding(struct gm_engine *engine);

@@ -293,6 +293,12 @@ struct gm_waiting_alloc {
                                       tiers */
 };
 
+/* What the driver says of the memory of the GPU, when it was last asked. */
+struct gm_device_room {
+    bool is_known;
+    uint64_t free_bytes, total;
+};
+
 /* Actions in their order, and the memory that they lie in (actions.h). */
 struct gm_actions {
     struct gm_action *first, *last;
@@ -471,6 +477,7 @@ struct gm_engine {
 
     struct gm_actions posted, carried; /* actions.c */
     enum gm_stage stage;               /* step.c */
+    struct gm_device_room seen;        /* step.c: if the input or an answer told of it just now */
     uint32_t rounds; /* step.c: that were begun for the newest event, beside the first */
     struct gm_plan plan;
     bool plan_is_stale;
@@ -510,7 +517,9 @@ struct gm_engine {
         uint32_t next; /* who is looked at first then */
     } stops;
     uint64_t next_batch;
-    uint64_t deciding_ns; /* round.c: of scheduler and planner, for the newest event */
+    bool is_deciding;     /* round.c: scheduler or planner are asked in this part of the step, */
+    bool is_planning;     /* ... the planner is */
+    uint64_t deciding_ns; /* ... of the parts in which they were, for the newest event */
     bool again;           /* go round once more */
     bool is_running;      /* a run is under way */
     bool is_called;       /* gm_engine_call, since that began */

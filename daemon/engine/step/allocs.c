@@ -5,7 +5,6 @@
 #include "daemon/engine/step/allocs.h"
 
 #include "common/sums.h"
-#include "daemon/engine/act/device.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/act/frames.h"
 #include "daemon/engine/state/say.h"
@@ -53,9 +52,9 @@ static bool is_whole(const struct gm_engine *engine)
 static bool has_device_room(struct gm_engine *engine)
 {
     const uint64_t allowed = engine->table->budget - engine->table->allocated;
-    uint64_t free_bytes, total;
-    return gm_engine_ask_device(engine, &free_bytes, &total) &&
-           (free_bytes >= allowed || free_bytes >= total / GM_AHEAD_DEVICE_SHARE);
+    return engine->seen.is_known &&
+           (engine->seen.free_bytes >= allowed ||
+            engine->seen.free_bytes >= engine->seen.total / GM_AHEAD_DEVICE_SHARE);
 }
 
 /* Have as many free frames as chunks of `bytes` need, if few have to be made. */

@@ -8,11 +8,11 @@
 #include "common/sums.h"
 #include "daemon/core/plan_moves.h"
 #include "daemon/engine/act/copies.h"
-#include "daemon/engine/act/device.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/act/frames.h"
 #include "daemon/engine/state/say.h"
 #include "daemon/engine/act/tiers.h"
+#include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/allocs.h"
@@ -146,11 +146,11 @@ static void follow(struct gm_engine *engine, uint64_t free_bytes, uint64_t least
 void gm_engine_follow_budget(struct gm_engine *engine, enum gm_why refused)
 {
     const uint64_t largest = largest_app(engine), allocated = engine->table->allocated;
-    uint64_t free_bytes, total;
+    const uint64_t free_bytes = engine->seen.free_bytes;
 
     if (refused != GM_WHY_NONE) /* whatever the driver says is free */
         follow(engine, 0, largest > allocated ? largest : allocated, refused);
-    else if (is_followed(engine) && gm_engine_ask_device(engine, &free_bytes, &total)) {
+    else if (is_followed(engine) && engine->seen.is_known) {
         if (free_bytes < engine->device_reserve / 4)
             vacate(engine, &everybody);
         const uint64_t least = owed(engine, free_bytes);
@@ -173,7 +173,7 @@ void gm_engine_check_budget(struct gm_engine *engine)
         return;
     engine->budget_check_at = 0;
     if (engine->n_apps > 0) /* else who comes next, or asks for the status, looks */
-        gm_engine_follow_budget(engine, GM_WHY_NONE);
+        gm_engine_post(engine, GM_ACTION_ASK_DEVICE); /* ... and follow */
 }
 
 /* From now on the budget is all that the device has left, whatever the option says. */
@@ -181,8 +181,8 @@ static void take_device(struct gm_engine *engine)
 {
     struct gm_table *table = engine->table;
     const uint64_t allowed = table->budget - table->allocated;
-    uint64_t free_bytes, total;
-    if (!gm_engine_ask_device(engine, &free_bytes, &total))
+    const uint64_t free_bytes = engine->seen.free_bytes;
+    if (!engine->seen.is_known)
         return;
     /* What is beyond the budget is not taken to the last byte: the driver needs some itself. */
     uint64_t bytes = free_bytes > allowed + GM_CHUNK_MAX ? free_bytes - GM_CHUNK_MAX : allowed;
@@ -704,7 +704,6 @@ static void plan_switch(struct gm_engine *engine, struct gm_plan_input *input)
 
 void gm_engine_plan(struct gm_engine *engine)
 {
-    const uint64_t begin = gm_engine_stopwatch();
     struct gm_layout *layout = &engine->layout;
     struct gm_plan_input input = {.layout = layout};
     const uint32_t n = list_apps(engine, false);
@@ -733,9 +732,6 @@ void gm_engine_plan(struct gm_engine *engine)
         bring_up(engine, &input, lacks_pinned(engine) + GM_CHUNK_MAX);
     tell_plan(engine);
     gm_engine_begin_moves(engine);
-    const uint64_t took = gm_engine_stopwatch() - begin;
-    engine->parts.planned_ns += took;
-    gm_engine_count_deciding(engine, took);
 }
 
 bool gm_engine_is_plan_stale(const struct gm_engine *engine)

@@ -16,7 +16,6 @@
 #include "common/sums.h"
 #include "daemon/engine/act/batches.h"
 #include "daemon/engine/act/copies.h"
-#include "daemon/engine/act/device.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/act/frames.h"
 #include "daemon/engine/state/say.h"
@@ -104,7 +103,7 @@ static bool have_shadows_changed(const struct gm_engine *engine)
            engine->shadows_told != gm_engine_wanted_shadows(engine);
 }
 
-void gm_engine_pinned_grew(struct gm_engine *engine)
+void gm_engine_pinned_grew(struct gm_engine *engine, const char *error)
 {
     if (engine->pool.refusal != CUDA_SUCCESS || engine->pool.stuck != CUDA_SUCCESS)
         gm_engine_back_off(engine, GM_RETRY_PINNED);
@@ -115,8 +114,7 @@ void gm_engine_pinned_grew(struct gm_engine *engine)
                        &(struct gm_event){.kind = GM_EVENT_NO_PINNED,
                                           .app = GM_NONE,
                                           .no_pinned = {.bytes = gm_hostpool_size(&engine->pool),
-                                                        .error = gm_engine_error_text(
-                                                            engine, engine->pool.refusal)}});
+                                                        .error = error}});
     engine->pool_refusal = engine->pool.refusal;
 }
 

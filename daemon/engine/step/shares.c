@@ -27,7 +27,6 @@
 #include <stdlib.h>
 
 #include "daemon/engine/act/batches.h"
-#include "daemon/engine/act/device.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/act/exits.h"
 #include "daemon/engine/act/frames.h"
@@ -110,21 +109,19 @@ static bool comes_first(struct gm_engine *engine, uint32_t id, uint32_t index, u
     return comes;
 }
 
-static struct gm_share *make_share(struct gm_engine *engine, uint32_t id, uint32_t index)
+static struct gm_share *make_share(struct gm_engine *engine, uint32_t id, uint32_t index,
+                                   const uint64_t *nonce)
 {
     struct gm_table *table = engine->table;
     const struct gm_allocation *allocation = &table->allocations[index];
     const struct gm_app *app = &engine->apps[id];
-    struct gm_share *share = calloc(1, sizeof *share + allocation->chunks * sizeof *share->places);
+    struct gm_share *share =
+        nonce ? calloc(1, sizeof *share + allocation->chunks * sizeof *share->places) : NULL;
 
     if (!share)
         return NULL;
-    if (!gm_engine_draw_nonce(share->nonce)) {
-        free(share);
-        return NULL;
-    }
-    share->nonce[0] &= GM_LEDGER_NONCE;
-    share->nonce[1] &= GM_LEDGER_NONCE;
+    share->nonce[0] = nonce[0] & GM_LEDGER_NONCE;
+    share->nonce[1] = nonce[1] & GM_LEDGER_NONCE;
     /* Never 0. One that has ended may come again after a restart: who opens knows the nonce. */
     engine->next_share += engine->next_share == UINT32_MAX ? 2 : 1;
     share->id = engine->next_share;
@@ -155,7 +152,8 @@ static void answer_share(struct gm_engine *engine, uint32_t id, uint64_t cookie,
     gm_engine_say(engine, id, GM_MSG_SHARED, &answer);
 }
 
-void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_share *ask)
+void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_share *ask,
+                     const uint64_t *nonce)
 {
     const uint32_t index = gm_table_find_allocation(engine->table, id, ask->va);
     struct gm_share *share = find_owned(engine, id, ask->va);
@@ -175,7 +173,7 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         result = CUDA_ERROR_NOT_READY;
     else if (!leaves_room(engine, id, bytes) || !has_host_room(engine, id, on_host))
         result = CUDA_ERROR_OUT_OF_MEMORY;
-    else if (!(share = make_share(engine, id, index)))
+    else if (!(share = make_share(engine, id, index, nonce)))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (!share) {
         if (result == CUDA_ERROR_OUT_OF_MEMORY)

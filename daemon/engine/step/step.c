@@ -484,9 +484,29 @@ static void finish(struct gm_engine *engine)
     gm_engine_follow_check(engine);
 }
 
+/* What came of the actions that were carried out. */
+static void take_results(struct gm_engine *engine)
+{
+    for (const struct gm_action *action = engine->carried.first; action; action = action->next)
+        switch (action->kind) {
+        case GM_ACTION_EVENT:
+        case GM_ACTION_SEND:
+        case GM_ACTION_END:
+            break;
+        case GM_ACTION_ASK_DEVICE:
+            engine->seen = action->device;
+            gm_engine_follow_budget(engine, GM_WHY_NONE);
+            break;
+        case GM_ACTION_ASK_STOP:
+            gm_engine_found_stop(engine, action->stop.app, action->stop.why);
+            break;
+        }
+    gm_engine_carried(engine);
+}
+
 bool gm_engine_go_on(struct gm_engine *engine)
 {
-    gm_engine_carried(engine);
+    take_results(engine);
     switch (engine->stage) {
     case GM_STAGE_NONE:
         break;
@@ -517,9 +537,10 @@ bool gm_engine_go_on(struct gm_engine *engine)
  */
 
 /* False: nothing has changed that anything else follows from. */
-static bool take_message(struct gm_engine *engine, uint32_t id,
-                         const struct gm_wire_message *message)
+static bool take_message(struct gm_engine *engine, const struct gm_input *input)
 {
+    const struct gm_wire_message *message = input->message;
+    const uint32_t id = input->app;
     const struct gm_msg_done *done = message->body;
     switch (message->type) {
     case GM_MSG_ALLOC:
@@ -547,7 +568,7 @@ static bool take_message(struct gm_engine *engine, uint32_t id,
     case GM_MSG_EXPECT:
         return gm_engine_expect(engine, id, message->body);
     case GM_MSG_SHARE:
-        gm_engine_share(engine, id, message->body);
+        gm_engine_share(engine, id, message->body, input->nonce);
         break;
     case GM_MSG_OPEN:
         gm_engine_open_share(engine, id, message->body);
@@ -595,12 +616,29 @@ static void lose_gpu(struct gm_engine *engine, const char *error)
     }
 }
 
+bool gm_engine_needs_device(const struct gm_input *input)
+{
+    const struct gm_wire_message *message = input->kind == GM_INPUT_MESSAGE ? input->message : NULL;
+    switch (input->kind) {
+    case GM_INPUT_DEVICE:
+    case GM_INPUT_REFRESH:
+    case GM_INPUT_JOIN:
+    case GM_INPUT_SAVE:
+    case GM_INPUT_AWAITED:
+        return true;
+    default:
+        return message && message->type == GM_MSG_ALLOC &&
+               (((const struct gm_msg_alloc *)message->body)->flags & GM_ALLOC_AHEAD) != 0;
+    }
+}
+
 int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input *input)
 {
     const uint64_t budget = engine->table->budget;
     bool is_over = false;
     int error = 0;
     gm_engine_set_time(engine, now);
+    engine->seen = input->device;
     gm_engine_gather_groups(engine);
     switch (input->kind) {
     case GM_INPUT_TIME:
@@ -614,7 +652,7 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         error = join(engine, input->client);
         break;
     case GM_INPUT_MESSAGE:
-        is_over = !take_message(engine, input->app, input->message);
+        is_over = !take_message(engine, input);
         break;
     case GM_INPUT_IMPORTED:
         gm_engine_unite(engine, input->app, input->client);
@@ -642,7 +680,7 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         gm_engine_take_samples(engine);
         break;
     case GM_INPUT_PINNED:
-        gm_engine_pinned_grew(engine);
+        gm_engine_pinned_grew(engine, input->error);
         break;
     case GM_INPUT_LOST:
         lose_gpu(engine, input->error);

@@ -40,15 +40,19 @@ enum gm_input_kind {
 /* What has happened. */
 struct gm_input {
     enum gm_input_kind kind;
-    uint32_t app; /* MESSAGE, IMPORTED, LEFT, EXITED, CLOSED, RETURN, GIVE_UP */
+    struct gm_device_room device; /* if it is asked for (gm_engine_needs_device) */
+    uint32_t app;                 /* MESSAGE, IMPORTED, LEFT, EXITED, CLOSED, RETURN, GIVE_UP */
     union {
         struct gm_client *client; /* JOIN, IMPORTED */
-        const struct gm_wire_message *message;
+        struct {
+            const struct gm_wire_message *message;
+            const uint64_t *nonce; /* SHARE: two numbers that nobody can guess; NULL: none */
+        };
         struct {
             uint32_t chunk;
             int error;
         } host_copied;
-        const char *error; /* LOST: the driver's name of it */
+        const char *error; /* LOST, PINNED: the driver's name of it */
         struct {
             const struct gm_set_request *request;
             struct gm_set_done *done;
@@ -74,6 +78,8 @@ struct gm_input {
     };
 };
 
+/* Whether what follows from the input depends on what the device has free now. */
+bool gm_engine_needs_device(const struct gm_input *input);
 /* The input came at the time `now`. Of JOIN, SET, AWAIT and AWAITED 0, or -errno: of the first
  * three nothing has changed then, and after AWAITED the engine is to be closed. */
 int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input *input);
