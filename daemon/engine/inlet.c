@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "daemon/engine/act/act.h"
 #include "daemon/engine/act/client.h"
+#include "daemon/engine/act/copies.h"
 #include "daemon/engine/act/device.h"
 #include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/events.h"
@@ -99,7 +100,9 @@ void gm_engine_on_copies(void *arg)
     if (engine->is_closing)
         return;
     if (error == CUDA_SUCCESS) {
-        enter_kind(engine, GM_INPUT_COPIES);
+        struct gm_ended ended[GM_WAYS * GM_WAY_DEPTH];
+        const uint32_t n = gm_engine_list_ended(engine, ended);
+        enter(engine, &(struct gm_input){.kind = GM_INPUT_COPIES, .copies = {ended, n}});
         return;
     }
     enter(engine,

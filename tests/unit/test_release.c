@@ -124,12 +124,6 @@ void gm_frames_destroy(struct gm_frames *frames, uint32_t index, uint64_t bytes)
     n_destroyed++;
 }
 
-uint64_t gm_mover_done(const struct gm_mover *mover, enum gm_way way)
-{
-    (void)mover, (void)way;
-    return 0;
-}
-
 void gm_stores_free(struct gm_stores *stores, enum gm_tier tier, uint32_t page)
 {
     (void)stores, (void)tier, (void)page;

@@ -4,6 +4,7 @@
  */
 #include "daemon/engine/act/act.h"
 
+#include "daemon/engine/act/copies.h"
 #include "daemon/engine/act/device.h"
 #include "daemon/engine/state/actions.h"
 
@@ -20,6 +21,15 @@ static void carry_out(struct gm_engine *engine, struct gm_action *action)
         break;
     case GM_ACTION_END:
         outlet->end(action->end.session, action->end.reason, action->end.text);
+        break;
+    case GM_ACTION_COPY:
+        gm_engine_begin_copy(engine, action);
+        break;
+    case GM_ACTION_CLEAR:
+        gm_engine_begin_clear(engine, action);
+        break;
+    case GM_ACTION_COPY_BELOW:
+        gm_engine_begin_below(engine, action);
         break;
     case GM_ACTION_ASK_DEVICE:
         gm_engine_ask_device(engine, &action->device);

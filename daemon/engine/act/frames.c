@@ -162,8 +162,8 @@ static bool destroy_copied(struct gm_engine *engine, uint32_t frame)
 
 void gm_engine_reap(struct gm_engine *engine)
 {
-    uint64_t read = gm_mover_done(engine->mover, GM_WAY_OUT);
-    uint64_t cleared = gm_mover_done(engine->mover, GM_WAY_IN);
+    uint64_t read = engine->taken[GM_WAY_OUT];
+    uint64_t cleared = engine->taken[GM_WAY_IN];
     uint32_t reaped = 0;
     engine->reap_more = false;
     for (uint32_t frame = engine->table->first_condemned, next; frame != GM_NONE; frame = next) {

@@ -19,6 +19,10 @@ enum gm_action_kind {
     GM_ACTION_SEND,  /* a message to a program */
     GM_ACTION_END,   /* ... and the end of its session */
 
+    GM_ACTION_COPY,       /* between a frame and pinned pages */
+    GM_ACTION_CLEAR,      /* a frame, or pinned pages */
+    GM_ACTION_COPY_BELOW, /* between tiers below the GPU */
+
     /* Questions. */
     GM_ACTION_ASK_DEVICE, /* what the driver says is free on the GPU */
     GM_ACTION_ASK_STOP,   /* whether the process of an app stands still */
@@ -42,6 +46,20 @@ struct gm_action {
             enum gm_refusal reason;
             const char *text;
         } end;
+        struct {
+            enum gm_way way;
+            uint64_t number; /* of that way */
+            uint32_t chunk;
+            uint32_t frame, page; /* CLEAR: one of them; the other is GM_NONE */
+            uint64_t bytes, fence;
+            bool is_refused; /* COPY out: the result */
+        } copy;
+        struct {
+            uint32_t chunk;
+            enum gm_tier from, to;
+            uint32_t page, to_page;
+            uint64_t bytes;
+        } below;
         struct gm_device_room device; /* ASK_DEVICE: the answer */
         struct {
             uint32_t app;

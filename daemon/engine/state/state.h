@@ -51,6 +51,20 @@ struct gm_batch {
     uint8_t had_fd[GM_BATCH_MAX / 8]; /* MAP: the fd was sent along */
 };
 
+/* A copy of the mover, or a clear, that has not ended. */
+struct gm_copying {
+    uint32_t chunk; /* GM_NONE: of none */
+    uint64_t bytes; /* over the link */
+};
+
+/* ... that has. */
+struct gm_ended {
+    enum gm_way way;
+    uint64_t number;
+    CUresult result;
+    const char *error; /* the driver's name of it, if it is one */
+};
+
 /* Copies that are submitted as soon as their chunks are hashed. */
 struct gm_coming {
     uint32_t copies;
@@ -310,7 +324,6 @@ enum gm_stage {
     GM_STAGE_NONE, /* none is under way */
     GM_STAGE_BEGIN,
     GM_STAGE_ROUND,
-    GM_STAGE_FINISH,
     GM_STAGE_END,
 };
 
@@ -462,13 +475,15 @@ struct gm_engine {
      * or the machine was busy), and could not see that a program answered. */
     uint64_t awake_at;
 
-    struct gm_app *apps;     /* by app id */
-    struct gm_user *users;   /* by the table's pool */
-    uint64_t left_on_host;   /* room.c: bytes that ended programs may have mapped on the host */
-    uint32_t n_apps;         /* in use */
-    uint32_t *ring[GM_WAYS]; /* chunk of copy n: ring[n % GM_WAY_DEPTH]; GM_NONE: of none */
-    uint64_t taken[GM_WAYS]; /* copies whose end was taken over */
-    uint32_t *late;          /* unmapped chunks that wait for room in the mover */
+    struct gm_app *apps;   /* by app id */
+    struct gm_user *users; /* by the table's pool */
+    uint64_t left_on_host; /* room.c: bytes that ended programs may have mapped on the host */
+    uint32_t n_apps;       /* in use */
+    struct gm_copying *ring[GM_WAYS]; /* copy n: ring[n % GM_WAY_DEPTH] */
+    uint64_t submitted[GM_WAYS];      /* copies that were posted */
+    uint64_t taken[GM_WAYS];          /* ... and whose end was taken over */
+    uint64_t copying[GM_WAYS];        /* bytes of the others */
+    uint32_t *late;                   /* unmapped chunks that wait for room in the mover */
     uint32_t n_late;
     uint32_t *failed; /* chunks whose copy in, or mapping, must be tried again */
     uint32_t n_failed;
@@ -478,7 +493,7 @@ struct gm_engine {
     struct gm_actions posted, carried; /* actions.c */
     enum gm_stage stage;               /* step.c */
     struct gm_device_room seen;        /* step.c: if the input or an answer told of it just now */
-    uint32_t rounds; /* step.c: that were begun for the newest event, beside the first */
+    uint32_t rounds;                   /* step.c: that were begun for the newest event */
     struct gm_plan plan;
     bool plan_is_stale;
     uint32_t plan_from;           /* moves before it are done */

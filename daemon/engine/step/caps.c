@@ -51,7 +51,7 @@
 #include "common/sums.h"
 #include "daemon/core/plan_moves.h"
 #include "daemon/engine/act/batches.h"
-#include "daemon/engine/act/copies.h"
+#include "daemon/engine/step/copies.h"
 #include "daemon/engine/act/frames.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/groups.h"

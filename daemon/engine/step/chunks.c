@@ -8,14 +8,13 @@
 #include <string.h>
 
 #include "daemon/engine/act/batches.h"
-#include "daemon/engine/act/copies.h"
-#include "daemon/engine/act/device.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/act/frames.h"
 #include "daemon/engine/act/hashing.h"
 #include "daemon/engine/state/say.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/round.h"
+#include "daemon/engine/step/copies.h"
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/shadows.h"
 #include "daemon/engine/step/shares.h"
@@ -205,19 +204,19 @@ static void forgo_its_pages(struct gm_engine *engine, uint32_t index)
         gm_engine_free_pages(engine, index);
 }
 
-/* A free frame was not cleared by copy in number `number`. If somebody took it meanwhile, it is
+/* A free frame was not cleared. If somebody took it meanwhile, it is
  * dirty already. */
-static void clear_failed(struct gm_engine *engine, uint64_t number, CUresult result)
+static void clear_failed(struct gm_engine *engine, const struct gm_ended *ended)
 {
     gm_engine_back_off(engine, GM_RETRY_COPY);
     gm_engine_emit(engine, &(struct gm_event){
                                .kind = GM_EVENT_COPY_FAILED,
                                .app = GM_NONE,
-                               .copy_failed = {.error = gm_engine_error_text(engine, result),
+                               .copy_failed = {.error = ended->error,
                                                .wait_ns = engine->retries[GM_RETRY_COPY].wait}});
     for (uint32_t i = 0; i < engine->table->max_frames; i++)
         if (engine->table->frames[i].state == GM_FRAME_FREE &&
-            engine->table->frames[i].clear == number)
+            engine->table->frames[i].clear == ended->number)
             gm_table_soil_frame(engine->table, i);
 }
 
@@ -230,8 +229,9 @@ static bool must_leave(const struct gm_engine *engine, const struct gm_chunk *ch
                                 gm_engine_is_mapped_by_left(engine, chunk->frame));
 }
 
-static void copy_failed(struct gm_engine *engine, enum gm_way way, uint32_t index, CUresult result)
+static void copy_failed(struct gm_engine *engine, const struct gm_ended *ended, uint32_t index)
 {
+    const enum gm_way way = ended->way;
     const struct gm_chunk *chunk = &engine->table->chunks[index];
     gm_engine_back_off(engine, GM_RETRY_COPY);
     gm_engine_emit(
@@ -240,7 +240,7 @@ static void copy_failed(struct gm_engine *engine, enum gm_way way, uint32_t inde
                            .app = chunk->app,
                            .copy_failed = {.from = way == GM_WAY_OUT ? GM_TIER_GPU : GM_TIER_PINNED,
                                            .to = way == GM_WAY_OUT ? GM_TIER_PINNED : GM_TIER_GPU,
-                                           .error = gm_engine_error_text(engine, result),
+                                           .error = ended->error,
                                            .wait_ns = engine->retries[GM_RETRY_COPY].wait}});
     if (chunk->state == GM_CHUNK_LEAVING && must_leave(engine, chunk))
         try_later(engine, index);
@@ -393,24 +393,28 @@ void gm_engine_leave_again(struct gm_engine *engine)
             gm_engine_settle(engine, i);
 }
 
-void gm_engine_take_copies(struct gm_engine *engine)
+static void take_copy(struct gm_engine *engine, const struct gm_ended *ended)
 {
-    struct gm_ended ended;
-    while (gm_engine_next_copy(engine, &ended)) {
-        if (ended.chunk == GM_NONE) { /* a free frame was cleared */
-            if (ended.result != CUDA_SUCCESS)
-                clear_failed(engine, ended.number, ended.result);
-            continue;
-        }
-        gm_table_end_copy(engine->table, ended.chunk, false);
-        gm_engine_tell_copied(engine, ended.chunk, ended.result != CUDA_SUCCESS);
-        if (ended.result != CUDA_SUCCESS) {
-            copy_failed(engine, ended.way, ended.chunk, ended.result);
-            continue;
-        }
-        gm_engine_went_well(engine, GM_RETRY_COPY);
-        gm_engine_settle(engine, ended.chunk);
+    const uint32_t chunk = gm_engine_end_copy(engine, ended);
+    if (chunk == GM_NONE) { /* a free frame was cleared */
+        if (ended->result != CUDA_SUCCESS)
+            clear_failed(engine, ended);
+        return;
     }
+    gm_table_end_copy(engine->table, chunk, false);
+    gm_engine_tell_copied(engine, chunk, ended->result != CUDA_SUCCESS);
+    if (ended->result != CUDA_SUCCESS) {
+        copy_failed(engine, ended, chunk);
+        return;
+    }
+    gm_engine_went_well(engine, GM_RETRY_COPY);
+    gm_engine_settle(engine, chunk);
+}
+
+void gm_engine_take_copies(struct gm_engine *engine, const struct gm_ended *ended, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        take_copy(engine, &ended[i]);
     take_late(engine);
 }
 

@@ -7,7 +7,7 @@
 
 #include "common/sums.h"
 #include "daemon/core/plan_moves.h"
-#include "daemon/engine/act/copies.h"
+#include "daemon/engine/step/copies.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/act/frames.h"
 #include "daemon/engine/state/say.h"

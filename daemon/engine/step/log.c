@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "daemon/engine/act/batches.h"
-#include "daemon/engine/act/copies.h"
+#include "daemon/engine/step/copies.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/step/feed.h"

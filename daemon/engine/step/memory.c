@@ -15,7 +15,7 @@
 #include "common/size.h"
 #include "common/sums.h"
 #include "daemon/engine/act/batches.h"
-#include "daemon/engine/act/copies.h"
+#include "daemon/engine/step/copies.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/act/frames.h"
 #include "daemon/engine/state/say.h"

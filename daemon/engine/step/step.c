@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "daemon/engine/act/batches.h"
-#include "daemon/engine/act/copies.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/act/exits.h"
 #include "daemon/engine/act/frames.h"
@@ -23,6 +22,7 @@
 #include "daemon/engine/step/apps.h"
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/chunks.h"
+#include "daemon/engine/step/copies.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/gates.h"
 #include "daemon/engine/step/layout.h"
@@ -434,11 +434,13 @@ static void begin(struct gm_engine *engine)
     gm_engine_follow_caps(engine);
     gm_engine_begin_frames(engine);
     engine->rounds = 0;
+    gm_engine_again(engine);
 }
 
 static void go_round(struct gm_engine *engine)
 {
     gm_engine_begin_round(engine);
+    engine->rounds++;
     if (engine->stopping.is_on)
         gm_engine_choose_saved(engine);
     gm_engine_follow_groups(engine);
@@ -456,11 +458,6 @@ static void go_round(struct gm_engine *engine)
     gm_engine_answer_refused(engine);
     gm_engine_make_units(engine);
     open_ready(engine);
-}
-
-static bool is_to_go_round(struct gm_engine *engine)
-{
-    return engine->again && ++engine->rounds < GM_ROUNDS_MOST;
 }
 
 /* The last part. */
@@ -492,6 +489,12 @@ static void take_results(struct gm_engine *engine)
         case GM_ACTION_EVENT:
         case GM_ACTION_SEND:
         case GM_ACTION_END:
+        case GM_ACTION_CLEAR:
+        case GM_ACTION_COPY_BELOW:
+            break;
+        case GM_ACTION_COPY:
+            if (action->copy.way == GM_WAY_OUT && !action->copy.is_refused)
+                gm_engine_copying_out(engine, action->copy.chunk, action->copy.number);
             break;
         case GM_ACTION_ASK_DEVICE:
             engine->seen = action->device;
@@ -515,14 +518,17 @@ bool gm_engine_go_on(struct gm_engine *engine)
         engine->stage = GM_STAGE_ROUND;
         break;
     case GM_STAGE_ROUND:
-        go_round(engine);
-        engine->stage = is_to_go_round(engine) ? GM_STAGE_ROUND : GM_STAGE_FINISH;
-        break;
-    case GM_STAGE_FINISH:
+        if (engine->again && engine->rounds < GM_ROUNDS_MOST) {
+            go_round(engine);
+            break;
+        }
         finish(engine);
+        gm_engine_begin_round(engine);
         engine->stage = GM_STAGE_END;
         break;
     case GM_STAGE_END:
+        if (engine->again)
+            gm_engine_call(engine); /* something came of the last part */
         gm_engine_end_run(engine);
         engine->stage = GM_STAGE_NONE;
         break;
@@ -668,7 +674,7 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         gm_engine_copies_ended(engine, input->app);
         break;
     case GM_INPUT_COPIES:
-        gm_engine_take_copies(engine);
+        gm_engine_take_copies(engine, input->copies.ended, input->copies.n);
         break;
     case GM_INPUT_HOST_COPIED:
         gm_engine_copied_host(engine, input->host_copied.chunk, input->host_copied.error);

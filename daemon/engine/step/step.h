@@ -49,6 +49,10 @@ struct gm_input {
             const uint64_t *nonce; /* SHARE: two numbers that nobody can guess; NULL: none */
         };
         struct {
+            const struct gm_ended *ended; /* each way in its order */
+            uint32_t n;
+        } copies;
+        struct {
             uint32_t chunk;
             int error;
         } host_copied;

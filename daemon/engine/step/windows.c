@@ -33,7 +33,7 @@
 
 #include "common/sums.h"
 #include "common/windows.h"
-#include "daemon/engine/act/copies.h"
+#include "daemon/engine/step/copies.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/act/meter.h"
 #include "daemon/engine/act/windows.h"

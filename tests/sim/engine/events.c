@@ -297,8 +297,12 @@ void events_run(struct gm_engine *engine)
     if (!engine->posted.first)
         require(numbers[engine->config.index].posted == numbers[engine->config.index].told,
                 "not all that happened was told, in its order");
-    for (int way = 0; way < GM_WAYS; way++)
-        of->is_copying[way] = gm_mover_under_way(engine->mover, (enum gm_way)way) > 0;
+    for (int way = 0; way < GM_WAYS; way++) {
+        const uint64_t bytes = gm_mover_under_way(engine->mover, (enum gm_way)way);
+        of->is_copying[way] = bytes > 0;
+        require(engine->copying[way] == bytes || engine->posted.first,
+                "%lu bytes are under way, and the engine counts %lu", bytes, engine->copying[way]);
+    }
     if (draw(&plants, 50) == 0)
         plant(engine, (enum gm_model)draw(&plants, GM_MODELS_N));
     if (machine.steps % 32 != 0)
