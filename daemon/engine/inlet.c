@@ -5,6 +5,7 @@
  */
 #include "daemon/engine/inlet.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "common/clock.h"
@@ -71,7 +72,11 @@ static void enter_kind(struct gm_engine *engine, enum gm_input_kind kind)
 
 int gm_engine_join(struct gm_engine *engine, struct gm_client *client)
 {
-    return enter(engine, &(struct gm_input){.kind = GM_INPUT_JOIN, .client = client});
+    int error;
+    do
+        error = enter(engine, &(struct gm_input){.kind = GM_INPUT_JOIN, .client = client});
+    while (error == -EAGAIN);
+    return error;
 }
 
 void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wire_message *message)

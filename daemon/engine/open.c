@@ -14,7 +14,7 @@
 #include "daemon/engine/adopt.h"
 #include "daemon/engine/step/apps.h"
 #include "daemon/engine/act/act.h"
-#include "daemon/engine/act/batches.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/act/hashing.h"

@@ -13,7 +13,7 @@
 #include "daemon/core/snapshot.h"
 #include "daemon/engine/act/client.h"
 #include "daemon/engine/act/device.h"
-#include "daemon/engine/act/frames.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/act/meter.h"
 #include "daemon/engine/inlet.h"
 #include "daemon/engine/machine.h"

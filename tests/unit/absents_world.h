@@ -24,7 +24,7 @@
 
 #include "common/windows.h"
 #include "daemon/engine/absents.h"
-#include "daemon/engine/act/batches.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/act/client.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/act/ledger.h"

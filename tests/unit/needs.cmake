@@ -92,7 +92,7 @@ gm_needs(outlives KEEPER SIMCUDA DAEMON memory/cuda memory/frames "memory/hostpo
 gm_needs(past DAEMON service/past)
 gm_needs(process DAEMON service/process)
 gm_needs(reasons DAEMON views/why)
-gm_needs(release DAEMON engine/step/shares engine/act/frames engine/act/exits)
+gm_needs(release DAEMON engine/step/shares engine/step/frames engine/step/exits)
 gm_needs(rules DAEMON service/rules service/users)
 gm_needs(samples LINK gm_bench_report)
 gm_needs(seen DAEMON service/seen)

@@ -13,9 +13,9 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "daemon/engine/act/batches.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/act/client.h"
-#include "daemon/engine/act/frames.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/state/engine.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/say.h"

@@ -6,6 +6,7 @@
 
 #include "daemon/engine/act/copies.h"
 #include "daemon/engine/act/device.h"
+#include "daemon/engine/act/frames.h"
 #include "daemon/engine/state/actions.h"
 
 static void carry_out(struct gm_engine *engine, struct gm_action *action)
@@ -30,6 +31,17 @@ static void carry_out(struct gm_engine *engine, struct gm_action *action)
         break;
     case GM_ACTION_COPY_BELOW:
         gm_engine_begin_below(engine, action);
+        break;
+    case GM_ACTION_CREATE:
+        gm_engine_create_frame(engine, action);
+        break;
+    case GM_ACTION_ADOPT:
+        gm_engine_adopt_frame(engine, action);
+        break;
+    case GM_ACTION_DESTROY:
+        gm_engine_destroy_frame(engine, action);
+        break;
+    case GM_ACTION_AHEAD:
         break;
     case GM_ACTION_ASK_DEVICE:
         gm_engine_ask_device(engine, &action->device);

@@ -75,10 +75,11 @@ static int open_actions(struct gm_actions *actions, size_t bytes)
 
 int gm_actions_open(struct gm_engine *engine)
 {
-    /* The end of each session; copies of the mover, and of the stores, which are bounded by their
-     * bytes (GM_BELOW_AT_ONCE each in memory and with the disk, and a slab). */
+    /* The end of each session; frames; copies of the mover, and of the stores, which are bounded by
+     * their bytes (GM_BELOW_AT_ONCE each in memory and with the disk, and a slab). */
     const size_t below = 2 * GM_BELOW_AT_ONCE / GM_CHUNK_MIN + GM_CHUNK_MAX / GM_CHUNK_MIN + 2;
-    const size_t most = engine->config.max_apps + GM_WAYS * GM_WAY_DEPTH + below;
+    const size_t frames = GM_CREATE_AT_ONCE + GM_AHEAD_FRAMES + GM_REAP_AT_ONCE + GM_ADOPT_AT_ONCE;
+    const size_t most = engine->config.max_apps + frames + GM_WAYS * GM_WAY_DEPTH + below;
     const size_t bytes = most * (sizeof(struct gm_action) + _Alignof(max_align_t));
     const int error = open_actions(&engine->posted, bytes);
     return error ? error : open_actions(&engine->carried, bytes);

@@ -23,6 +23,11 @@ enum gm_action_kind {
     GM_ACTION_CLEAR,      /* a frame, or pinned pages */
     GM_ACTION_COPY_BELOW, /* between tiers below the GPU */
 
+    GM_ACTION_CREATE,  /* make a frame on the GPU */
+    GM_ACTION_ADOPT,   /* ... of pinned memory */
+    GM_ACTION_DESTROY, /* either */
+    GM_ACTION_AHEAD,   /* the frames of an allocation ahead were asked for: nothing to do */
+
     /* Questions. */
     GM_ACTION_ASK_DEVICE, /* what the driver says is free on the GPU */
     GM_ACTION_ASK_STOP,   /* whether the process of an app stands still */
@@ -60,6 +65,27 @@ struct gm_action {
             uint32_t page, to_page;
             uint64_t bytes;
         } below;
+        struct {
+            uint32_t frame, chunk; /* GM_NONE: for nobody yet */
+            uint64_t bytes;
+            struct gm_made made; /* the result */
+        } create;
+        struct {
+            uint32_t frame, chunk; /* frame GM_NONE: not any more */
+            uint32_t page, owner;
+            struct gm_made made; /* the result */
+        } adopt;
+        struct {
+            uint32_t frame;
+            uint64_t bytes;
+            bool may_be_kept; /* another process may have it: look whether the driver has the
+                                 memory again */
+            bool is_kept;     /* the result */
+        } destroy;
+        struct {
+            uint32_t app;
+            struct gm_msg_alloc alloc;
+        } ahead;
         struct gm_device_room device; /* ASK_DEVICE: the answer */
         struct {
             uint32_t app;

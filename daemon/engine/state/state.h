@@ -65,6 +65,27 @@ struct gm_ended {
     const char *error; /* the driver's name of it, if it is one */
 };
 
+/* What came of making a frame. */
+struct gm_made {
+    CUresult result;
+    const char *error; /* the driver's name of it, if it is one */
+    bool is_short_of_files;
+};
+
+struct gm_pair {
+    uint32_t chunk, frame;
+};
+
+/* Frames that are asked for, or to be destroyed, at a time. Making one takes 0.5 ms, and up to 90
+ * while other processes open and close contexts: the driver serves one after the other. Destroying
+ * one takes 0.1 to 0.6, and up to 100. Programs on all GPUs wait for so many. */
+#define GM_CREATE_AT_ONCE 8
+#define GM_REAP_AT_ONCE 8
+/* ... and host frames; they go into a few messages. */
+#define GM_ADOPT_AT_ONCE 64
+/* Free frames that are made for an allocation ahead, in some 8 ms. */
+#define GM_AHEAD_FRAMES 16
+
 /* Copies that are submitted as soon as their chunks are hashed. */
 struct gm_coming {
     uint32_t copies;
@@ -519,7 +540,13 @@ struct gm_engine {
     uint64_t device_reserve;  /* of the device, that is left to others: core/room.h */
     uint64_t budget_check_at; /* look then what the device has; 0: no need to */
     struct gm_lately frames_lately, pinned_lately; /* bytes that were needed */
-    uint32_t created;                              /* frames made in this round */
+    uint32_t created;                              /* frames that were asked for in this run, */
+    struct gm_pair made[GM_CREATE_AT_ONCE]; /* ... which are there, and have yet to be taken */
+    uint32_t n_made;
+    uint32_t ending[GM_REAP_AT_ONCE]; /* condemned frames that are being destroyed */
+    uint32_t n_ending;
+    struct gm_action *adopting[GM_ADOPT_AT_ONCE]; /* host frames that were asked for */
+    uint32_t n_adopting;
     uint32_t clear_at;          /* frame at which the next round of clearing begins */
     bool create_more;           /* more could be made at once, but it takes long */
     CUresult create_error;      /* why the last frame could not be made */

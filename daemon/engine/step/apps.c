@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/engine/act/batches.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/act/client.h"
 #include "daemon/engine/state/events.h"
-#include "daemon/engine/act/exits.h"
-#include "daemon/engine/act/frames.h"
+#include "daemon/engine/step/exits.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/state/say.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/round.h"
@@ -683,11 +683,8 @@ static int take_place(struct gm_engine *engine, struct gm_client *client)
     memset(app, 0, sizeof *app);
     gm_engine_open_batches(app);
     if (!gm_table_add_app(engine->table, id, (uint32_t)client->uid)) {
-        gm_engine_drop_idle_pools(engine);
-        if (!gm_table_add_app(engine->table, id, (uint32_t)client->uid)) {
-            gm_engine_close_batches(app);
-            return -ENOSPC;
-        }
+        gm_engine_close_batches(app);
+        return gm_engine_drop_idle_pools(engine) ? -EAGAIN : -ENOSPC;
     }
     fill_in(engine, client);
     gm_engine_tell_room(engine);
@@ -896,6 +893,6 @@ void gm_engine_asked(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     gm_engine_happened(engine, id, GM_EVENT_ALLOC);
     if ((alloc->flags & GM_ALLOC_AHEAD) == 0)
         gm_engine_admit(engine, id, alloc);
-    else if (!gm_engine_admit_ahead(engine, id, alloc))
-        gm_engine_refuse_alloc(engine, id, alloc->cookie);
+    else
+        gm_engine_admit_ahead(engine, id, alloc);
 }

@@ -50,9 +50,9 @@
 #include "common/size.h"
 #include "common/sums.h"
 #include "daemon/core/plan_moves.h"
-#include "daemon/engine/act/batches.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/step/copies.h"
-#include "daemon/engine/act/frames.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/step/feed.h"
@@ -641,8 +641,10 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
         return false;
     if (!may_have(engine, chunk->app) || !may_occupy(engine, chunk->app, gm_chunk_bytes(chunk)))
         return false;
+    if (frame == GM_NONE)
+        frame = gm_engine_take_made(engine, move->chunk);
     if (frame == GM_NONE && may_take(engine, hold, move))
-        frame = gm_engine_make_frame(engine, chunk);
+        gm_engine_ask_frame(engine, move->chunk);
     if (frame == GM_NONE)
         return false;
 

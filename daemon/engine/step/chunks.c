@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/engine/act/batches.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/state/events.h"
-#include "daemon/engine/act/frames.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/act/hashing.h"
 #include "daemon/engine/state/say.h"
 #include "daemon/engine/state/backoff.h"

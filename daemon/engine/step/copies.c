@@ -9,7 +9,7 @@
 
 #include <assert.h>
 
-#include "daemon/engine/act/frames.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/events.h"

@@ -5,7 +5,7 @@
 
 #include "daemon/engine/act/client.h"
 #include "daemon/engine/state/events.h"
-#include "daemon/engine/act/frames.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/state/say.h"
 #include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/groups.h"

@@ -9,7 +9,7 @@
 #include "daemon/core/plan_moves.h"
 #include "daemon/engine/step/copies.h"
 #include "daemon/engine/state/events.h"
-#include "daemon/engine/act/frames.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/state/say.h"
 #include "daemon/engine/act/tiers.h"
 #include "daemon/engine/state/actions.h"

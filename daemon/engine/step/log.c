@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "daemon/engine/act/batches.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/step/copies.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/state/backoff.h"

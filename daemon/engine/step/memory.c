@@ -14,10 +14,10 @@
 
 #include "common/size.h"
 #include "common/sums.h"
-#include "daemon/engine/act/batches.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/step/copies.h"
 #include "daemon/engine/state/events.h"
-#include "daemon/engine/act/frames.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/state/say.h"
 #include "daemon/engine/act/tiers.h"
 #include "daemon/engine/state/backoff.h"
@@ -765,7 +765,7 @@ static void lack_unit(struct gm_engine *engine, const struct gm_chunk *chunk)
 
 static void map_in_place(struct gm_engine *engine, uint32_t index)
 {
-    const uint32_t frame = gm_engine_make_host_frame(engine, index);
+    const uint32_t frame = gm_engine_ask_host_frame(engine, index);
     if (frame != GM_NONE && gm_table_map(engine->table, index, frame))
         gm_engine_map(engine, index);
 }

@@ -26,10 +26,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "daemon/engine/act/batches.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/state/events.h"
-#include "daemon/engine/act/exits.h"
-#include "daemon/engine/act/frames.h"
+#include "daemon/engine/step/exits.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/state/say.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/round.h"
@@ -728,6 +728,7 @@ void gm_engine_free_pages(struct gm_engine *engine, uint32_t index)
         chunk->tier > GM_TIER_PINNED ? (enum gm_tier)chunk->tier : GM_TIER_PINNED;
     if (chunk->host_frame != GM_NONE)
         gm_engine_condemn(engine, chunk->host_frame, exit_of(engine, chunk));
+    gm_engine_forget_host_frame(engine, index);
     const uint32_t page = gm_table_leave_pages(engine->table, index);
     if (page != GM_NONE)
         gm_stores_free(engine->stores, tier, page);

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/engine/act/batches.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/state/events.h"
-#include "daemon/engine/act/exits.h"
-#include "daemon/engine/act/frames.h"
+#include "daemon/engine/step/exits.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/state/say.h"
 #include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
@@ -453,7 +453,6 @@ static void go_round(struct gm_engine *engine)
     if (gm_engine_is_plan_stale(engine))
         gm_engine_plan(engine);
     gm_engine_move(engine);
-    gm_engine_follow_refusal(engine);
     gm_engine_map_on_host(engine);
     gm_engine_answer_refused(engine);
     gm_engine_make_units(engine);
@@ -463,6 +462,7 @@ static void go_round(struct gm_engine *engine)
 /* The last part. */
 static void finish(struct gm_engine *engine)
 {
+    gm_engine_leave_made(engine);
     if (engine->again)
         gm_engine_call(engine);              /* others of the loop come first */
     if (engine->plan_from == engine->plan.n) /* most are for chunks that overwrite them */
@@ -496,6 +496,20 @@ static void take_results(struct gm_engine *engine)
             if (action->copy.way == GM_WAY_OUT && !action->copy.is_refused)
                 gm_engine_copying_out(engine, action->copy.chunk, action->copy.number);
             break;
+        case GM_ACTION_CREATE:
+            gm_engine_created(engine, action->create.frame, action->create.chunk,
+                              &action->create.made);
+            break;
+        case GM_ACTION_ADOPT:
+            gm_engine_adopted(engine, action->adopt.frame, action->adopt.chunk,
+                              &action->adopt.made);
+            break;
+        case GM_ACTION_DESTROY:
+            gm_engine_destroyed(engine, action->destroy.frame, action->destroy.is_kept);
+            break;
+        case GM_ACTION_AHEAD:
+            gm_engine_admit_made(engine, action->ahead.app, &action->ahead.alloc);
+            break;
         case GM_ACTION_ASK_DEVICE:
             engine->seen = action->device;
             gm_engine_follow_budget(engine, GM_WHY_NONE);
@@ -505,6 +519,7 @@ static void take_results(struct gm_engine *engine)
             break;
         }
     gm_engine_carried(engine);
+    gm_engine_follow_refusal(engine); /* of a frame */
 }
 
 bool gm_engine_go_on(struct gm_engine *engine)

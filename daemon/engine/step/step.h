@@ -85,7 +85,8 @@ struct gm_input {
 /* Whether what follows from the input depends on what the device has free now. */
 bool gm_engine_needs_device(const struct gm_input *input);
 /* The input came at the time `now`. Of JOIN, SET, AWAIT and AWAITED 0, or -errno: of the first
- * three nothing has changed then, and after AWAITED the engine is to be closed. */
+ * three nothing has changed then; of JOIN -EAGAIN: it is to come again at once; and after AWAITED
+ * the engine is to be closed. */
 int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input *input);
 /* What was posted is carried out: take in what came of it, and do the next part of what follows
  * from the input. False: there is none, and nothing is posted. */

@@ -4,7 +4,7 @@
  * the questions. Owns the queues of batches of each app. The files that map and drop memory fill
  * batches; step.c and chunks.c take what is answered, or never will be.
  */
-#include "daemon/engine/act/batches.h"
+#include "daemon/engine/step/batches.h"
 
 #include <stdlib.h>
 
