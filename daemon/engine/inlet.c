@@ -13,6 +13,7 @@
 #include "daemon/engine/act/client.h"
 #include "daemon/engine/act/copies.h"
 #include "daemon/engine/act/device.h"
+#include "daemon/engine/act/hashing.h"
 #include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/state/round.h"
@@ -130,8 +131,11 @@ void gm_engine_on_grown(void *engine)
 void gm_engine_on_hashes(void *arg)
 {
     struct gm_engine *engine = arg;
-    if (!engine->is_closing)
-        enter_kind(engine, GM_INPUT_HASHES);
+    struct gm_ended_hash ended[GM_HASH_DEPTH];
+    if (engine->is_closing)
+        return;
+    const uint32_t n = gm_engine_list_hashes(engine, ended);
+    enter(engine, &(struct gm_input){.kind = GM_INPUT_HASHES, .hashes = {ended, n}});
 }
 
 void gm_engine_on_link(void *arg)

@@ -45,7 +45,7 @@ endfunction()
 
 # --- the daemon ---
 
-gm_needs("absents;absents_fails" KEEPER DAEMON engine/absents engine/keep engine/act/client engine/state/groups service/process
+gm_needs("absents;absents_fails" KEEPER DAEMON engine/absents engine/keep engine/act/client engine/state/client engine/state/groups service/process
   WRAP calloc aligned_alloc mmap memfd_create fopen uv_poll_init gm_kept_put syscall)
 gm_needs(adopt DAEMON engine/adopt)
 gm_needs(alarm DAEMON memory/alarm)
@@ -54,7 +54,7 @@ gm_needs(binds DAEMON engine/binds WRAP clock_gettime)
 gm_needs("bounds;control;places;placing;server" LINK gm_service)
 gm_needs(caps DAEMON engine/step/caps engine/step/room engine/state/groups)
 gm_needs(chains DAEMON memory/pages)
-gm_needs(client DAEMON engine/act/client engine/state/groups WRAP uv_poll_init syscall)
+gm_needs(client DAEMON engine/act/client engine/state/client engine/state/groups WRAP uv_poll_init syscall)
 gm_needs(engine_idle DAEMON engine/step/gates)
 gm_needs(engine_log DAEMON engine/act/act engine/state/actions engine/state/events engine/step/log engine/step/memory views/journal views/log
   views/tape views/tell views/why trace/trace)

@@ -289,4 +289,5 @@ def main():
     return 1 if offences else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,9 +4,11 @@
  */
 #include "daemon/engine/act/act.h"
 
+#include "daemon/engine/act/client.h"
 #include "daemon/engine/act/copies.h"
 #include "daemon/engine/act/device.h"
 #include "daemon/engine/act/frames.h"
+#include "daemon/engine/act/hashing.h"
 #include "daemon/engine/state/actions.h"
 
 static void carry_out(struct gm_engine *engine, struct gm_action *action)
@@ -42,6 +44,18 @@ static void carry_out(struct gm_engine *engine, struct gm_action *action)
         gm_engine_destroy_frame(engine, action);
         break;
     case GM_ACTION_AHEAD:
+        break;
+    case GM_ACTION_HASH:
+        gm_engine_begin_hash(engine, action);
+        break;
+    case GM_ACTION_GATE:
+        gm_client_set_gate(action->gate.client, action->gate.epoch, action->gate.is_open);
+        break;
+    case GM_ACTION_UNPARK:
+        gm_client_unpark(action->gate.client);
+        break;
+    case GM_ACTION_DROP_CLIENT:
+        gm_client_drop(action->gate.client);
         break;
     case GM_ACTION_ASK_DEVICE:
         gm_engine_ask_device(engine, &action->device);

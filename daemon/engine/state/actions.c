@@ -79,7 +79,9 @@ int gm_actions_open(struct gm_engine *engine)
      * their bytes (GM_BELOW_AT_ONCE each in memory and with the disk, and a slab). */
     const size_t below = 2 * GM_BELOW_AT_ONCE / GM_CHUNK_MIN + GM_CHUNK_MAX / GM_CHUNK_MIN + 2;
     const size_t frames = GM_CREATE_AT_ONCE + GM_AHEAD_FRAMES + GM_REAP_AT_ONCE + GM_ADOPT_AT_ONCE;
-    const size_t most = engine->config.max_apps + frames + GM_WAYS * GM_WAY_DEPTH + below;
+    /* ... and of each app, closing and opening, parked, and its client as it ends. */
+    const size_t most = 6 * (size_t)engine->config.max_apps + GM_HASH_DEPTH + frames +
+                        GM_WAYS * GM_WAY_DEPTH + below;
     const size_t bytes = most * (sizeof(struct gm_action) + _Alignof(max_align_t));
     const int error = open_actions(&engine->posted, bytes);
     return error ? error : open_actions(&engine->carried, bytes);

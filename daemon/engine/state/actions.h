@@ -28,6 +28,12 @@ enum gm_action_kind {
     GM_ACTION_DESTROY, /* either */
     GM_ACTION_AHEAD,   /* the frames of an allocation ahead were asked for: nothing to do */
 
+    GM_ACTION_HASH, /* a frame */
+
+    GM_ACTION_GATE,        /* open or close the gate of a client */
+    GM_ACTION_UNPARK,      /* work of it may go on */
+    GM_ACTION_DROP_CLIENT, /* an engine, or who made it, has it no more */
+
     /* Questions. */
     GM_ACTION_ASK_DEVICE, /* what the driver says is free on the GPU */
     GM_ACTION_ASK_STOP,   /* whether the process of an app stands still */
@@ -86,6 +92,16 @@ struct gm_action {
             uint32_t app;
             struct gm_msg_alloc alloc;
         } ahead;
+        struct {
+            uint64_t number;
+            uint32_t frame;
+            uint64_t bytes;
+        } hash;
+        struct {
+            struct gm_client *client;
+            uint64_t epoch;
+            bool is_open;
+        } gate;                       /* UNPARK, DROP_CLIENT: of this client */
         struct gm_device_room device; /* ASK_DEVICE: the answer */
         struct {
             uint32_t app;

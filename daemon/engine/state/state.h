@@ -86,6 +86,13 @@ struct gm_pair {
 /* Free frames that are made for an allocation ahead, in some 8 ms. */
 #define GM_AHEAD_FRAMES 16
 
+/* A hash that has ended. */
+struct gm_ended_hash {
+    CUresult result;
+    const char *error; /* as of a copy */
+    struct gm_hashed hashed;
+};
+
 /* Copies that are submitted as soon as their chunks are hashed. */
 struct gm_coming {
     uint32_t copies;
@@ -476,7 +483,8 @@ struct gm_engine {
     struct gm_hasher *hasher;          /* NULL: nothing is hashed */
     bool is_hashing_off;               /* the GPU refused it since */
     uint32_t hash_ring[GM_HASH_DEPTH]; /* chunk of hash n: [n % GM_HASH_DEPTH] */
-    uint64_t hashes_taken;             /* hashes whose end was taken over */
+    uint64_t hashes_submitted;         /* that were posted, */
+    uint64_t hashes_taken;             /* ... and whose end was taken over */
     struct gm_coming hashing;          /* chunks that are hashed now */
     struct gm_meter *meter;            /* NULL: there is none */
     bool is_metering;                  /* it takes samples */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "daemon/engine/step/batches.h"
-#include "daemon/engine/act/client.h"
+#include "daemon/engine/state/client.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/step/exits.h"
 #include "daemon/engine/step/frames.h"
@@ -653,7 +653,7 @@ void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
     gm_engine_stop_watching(app);
     if (app->client) {
         app->client->engines[engine->config.index] = NULL;
-        gm_client_drop(app->client);
+        gm_client_let_go(engine, app->client);
     }
     memset(app, 0, sizeof *app);
 }
@@ -858,7 +858,7 @@ int gm_engine_give_up_rest(struct gm_engine *engine)
             break;
         error = gm_engine_await_app(engine, client, &record);
         gm_engine_give_up_app(engine, id, true);
-        gm_client_drop(client);
+        gm_client_let_go(engine, client);
     }
     return error;
 }

@@ -10,8 +10,8 @@
 #include "daemon/engine/step/batches.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/step/frames.h"
-#include "daemon/engine/act/hashing.h"
 #include "daemon/engine/state/say.h"
+#include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/copies.h"
@@ -27,6 +27,41 @@
  * moves nothing (shadows.c). One that is all zero leaves no copy: it is as one that was never
  * written.
  */
+
+static void count_hash(struct gm_engine *engine, uint32_t index, bool is_more)
+{
+    const uint64_t bytes = gm_chunk_bytes(&engine->table->chunks[index]);
+    engine->hashing.copies += is_more ? 1 : -1u;
+    engine->hashing.bytes += is_more ? bytes : -bytes;
+}
+
+/* Begin to hash the chunk, which its owner has unmapped. False: it cannot be now. */
+static bool hash(struct gm_engine *engine, uint32_t index)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (!gm_engine_can_hash(engine) ||
+        engine->hashes_submitted - engine->hashes_taken >= GM_HASH_DEPTH - 1)
+        return false;
+    const uint64_t number = ++engine->hashes_submitted;
+    struct gm_action *action = gm_engine_post_surely(engine, GM_ACTION_HASH);
+    action->hash.number = number;
+    action->hash.frame = chunk->frame;
+    action->hash.bytes = gm_chunk_bytes(chunk);
+    engine->hash_ring[number % GM_HASH_DEPTH] = index;
+    count_hash(engine, index, true);
+    gm_table_begin_copy(engine->table, index);
+    return true;
+}
+
+/* The GPU has refused a hash: chunks are copied without from now on. */
+static void give_up_hashing(struct gm_engine *engine, const char *error)
+{
+    if (!engine->is_hashing_off)
+        gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_HASH_OFF,
+                                                  .app = GM_NONE,
+                                                  .hash_off = {.why = error, .was_on = true}});
+    engine->is_hashing_off = true;
+}
 
 /* These leave the frame; the first two copy nothing, so the chunk has left. */
 
@@ -64,7 +99,7 @@ static bool vacate(struct gm_engine *engine, uint32_t index)
         leave_clean(engine, index);
         return true;
     }
-    if (!gm_engine_hash(engine, index))
+    if (!hash(engine, index))
         leave_copied(engine, index, NULL);
     return false;
 }
@@ -96,15 +131,15 @@ static bool take_hash(struct gm_engine *engine, uint32_t index, CUresult result,
     return false;
 }
 
-/* Take the next hash that has ended: its chunk, and whether it has left. False: there is none. */
-static bool next_hash(struct gm_engine *engine, uint32_t *chunk, bool *has_left)
+/* A hash has ended. Returns its chunk, if that has left; else GM_NONE. */
+static uint32_t end_hash(struct gm_engine *engine, const struct gm_ended_hash *ended)
 {
-    struct gm_hashed hashed;
-    CUresult result;
-    if (!gm_engine_take_hash(engine, chunk, &result, &hashed))
-        return false;
-    *has_left = take_hash(engine, *chunk, result, &hashed);
-    return true;
+    const uint32_t index = engine->hash_ring[++engine->hashes_taken % GM_HASH_DEPTH];
+    count_hash(engine, index, false);
+    gm_table_end_copy(engine->table, index, false);
+    if (ended->result != CUDA_SUCCESS && !engine->table->chunks[index].is_freed)
+        give_up_hashing(engine, ended->error);
+    return take_hash(engine, index, ended->result, &ended->hashed) ? index : GM_NONE;
 }
 
 /* ---- the steps of a chunk ---- */
@@ -418,13 +453,13 @@ void gm_engine_take_copies(struct gm_engine *engine, const struct gm_ended *ende
     take_late(engine);
 }
 
-void gm_engine_take_hashes(struct gm_engine *engine)
+void gm_engine_take_hashes(struct gm_engine *engine, const struct gm_ended_hash *ended, uint32_t n)
 {
-    uint32_t index;
-    bool has_left;
-    while (next_hash(engine, &index, &has_left))
-        if (has_left)
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t index = end_hash(engine, &ended[i]);
+        if (index != GM_NONE)
             gm_engine_settle(engine, index);
+    }
 }
 
 /* ---- programs that do not answer ---- */

@@ -3,7 +3,7 @@
  */
 #include "daemon/engine/step/gates.h"
 
-#include "daemon/engine/act/client.h"
+#include "daemon/engine/state/client.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/step/frames.h"
 #include "daemon/engine/state/say.h"
@@ -380,7 +380,7 @@ static void resume(struct gm_engine *engine, uint32_t id)
 {
     struct gm_client *client = engine->apps[id].client;
     const struct gm_msg_resume message = {.epoch = client->epoch};
-    gm_client_park(client, false);
+    gm_client_resume(client, engine);
     gm_engine_say(engine, id, GM_MSG_RESUME, &message);
 }
 
@@ -390,7 +390,7 @@ static void let(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     app->gate.is_parked = false;
-    if (gm_client_let(app->client, engine->config.index) && app->client->is_parked)
+    if (gm_client_let(app->client, engine) && app->client->is_parked)
         resume(engine, id);
 }
 
@@ -428,7 +428,7 @@ void gm_engine_close_gate(struct gm_engine *engine, uint32_t id)
 
     gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
     struct gm_client *client = app->client;
-    const bool is_asked = gm_client_shut(client, engine->config.index);
+    const bool is_asked = gm_client_shut(client, engine);
     close_msg.epoch = app->gate.epoch = client->epoch;
     app->gate.closed_at = engine->now;
     if (is_asked)

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/sums.h"
-#include "daemon/engine/act/client.h"
+#include "daemon/engine/state/client.h"
 #include "daemon/engine/step/exits.h"
 #include "daemon/engine/step/frames.h"
 #include "daemon/engine/state/groups.h"

@@ -491,6 +491,10 @@ static void take_results(struct gm_engine *engine)
         case GM_ACTION_END:
         case GM_ACTION_CLEAR:
         case GM_ACTION_COPY_BELOW:
+        case GM_ACTION_HASH:
+        case GM_ACTION_GATE:
+        case GM_ACTION_UNPARK:
+        case GM_ACTION_DROP_CLIENT:
             break;
         case GM_ACTION_COPY:
             if (action->copy.way == GM_WAY_OUT && !action->copy.is_refused)
@@ -695,7 +699,7 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         gm_engine_copied_host(engine, input->host_copied.chunk, input->host_copied.error);
         break;
     case GM_INPUT_HASHES:
-        gm_engine_take_hashes(engine);
+        gm_engine_take_hashes(engine, input->hashes.ended, input->hashes.n);
         break;
     case GM_INPUT_LINK:
         gm_engine_take_samples(engine);

@@ -53,6 +53,10 @@ struct gm_input {
             uint32_t n;
         } copies;
         struct {
+            const struct gm_ended_hash *ended; /* in their order */
+            uint32_t n;
+        } hashes;
+        struct {
             uint32_t chunk;
             int error;
         } host_copied;
