@@ -14,6 +14,7 @@
 #include "daemon/engine/act/copies.h"
 #include "daemon/engine/act/device.h"
 #include "daemon/engine/act/hashing.h"
+#include "daemon/engine/act/meter.h"
 #include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/state/round.h"
@@ -141,8 +142,17 @@ void gm_engine_on_hashes(void *arg)
 void gm_engine_on_link(void *arg)
 {
     struct gm_engine *engine = arg;
-    if (!engine->is_closing)
-        enter_kind(engine, GM_INPUT_LINK);
+    struct gm_meter_sample sample;
+    if (engine->is_closing)
+        return;
+    struct gm_input input = {.kind = GM_INPUT_LINK,
+                             .link = {.why_none = gm_engine_why_no_meter(engine)}};
+    bool has = gm_engine_take_sample(engine, &sample);
+    do {
+        input.link.sample = has ? &sample : NULL;
+        enter(engine, &input);
+        has = gm_engine_take_sample(engine, &sample);
+    } while (has);
 }
 
 void gm_engine_on_alarm(void *engine)

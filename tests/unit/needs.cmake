@@ -56,13 +56,13 @@ gm_needs(caps DAEMON engine/step/caps engine/step/room engine/state/groups)
 gm_needs(chains DAEMON memory/pages)
 gm_needs(client DAEMON engine/act/client engine/state/client engine/state/groups WRAP uv_poll_init syscall)
 gm_needs(engine_idle DAEMON engine/step/gates)
-gm_needs(engine_log DAEMON engine/act/act engine/state/actions engine/state/events engine/step/log engine/step/memory views/journal views/log
+gm_needs(engine_log DAEMON engine/state/actions engine/state/events engine/step/log engine/step/memory views/journal views/log
   views/tape views/tell views/why trace/trace)
 gm_needs(engine_policy DAEMON engine/state/round engine/state/groups engine/state/events engine/step/feed engine/step/set
   service/rules service/users)
 gm_needs(engine_shares DAEMON engine/state/events engine/step/shares)
 gm_needs(engine_waiting DAEMON engine/step/waiting)
-gm_needs(engine_windows DAEMON engine/step/windows engine/act/windows)
+gm_needs(engine_windows DAEMON engine/step/windows engine/act/windows engine/state/actions)
 gm_needs(export DAEMON trace/trace ctl/export LINK m)
 gm_needs(files DAEMON memory/files)
 gm_needs("fit;learn" LINK gm_profile)

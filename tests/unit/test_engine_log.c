@@ -13,7 +13,6 @@
 
 #include "daemon/core/sched_account.h"
 #include "daemon/core/sched_step.h"
-#include "daemon/engine/act/act.h"
 #include "daemon/engine/act/client.h"
 #include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/events.h"
@@ -77,7 +76,8 @@ static int set_up(void **state)
 /* What has happened is told. */
 static struct gm_journal *told(void)
 {
-    gm_engine_act(engine);
+    for (struct gm_action *at = gm_engine_carry(engine); at; at = at->next)
+        gm_journal_event(journal, &at->event);
     gm_engine_carried(engine);
     return journal;
 }

@@ -9,6 +9,8 @@
 #include "daemon/engine/act/device.h"
 #include "daemon/engine/act/frames.h"
 #include "daemon/engine/act/hashing.h"
+#include "daemon/engine/act/tiers.h"
+#include "daemon/engine/act/windows.h"
 #include "daemon/engine/state/actions.h"
 
 static void carry_out(struct gm_engine *engine, struct gm_action *action)
@@ -57,6 +59,15 @@ static void carry_out(struct gm_engine *engine, struct gm_action *action)
     case GM_ACTION_DROP_CLIENT:
         gm_client_drop(action->gate.client);
         break;
+    case GM_ACTION_TRIM:
+        action->trim.trimmed->paged = action->trim.is_all ? gm_stores_trim(engine->stores) : 0;
+        break;
+    case GM_ACTION_METER:
+        gm_meter_run(engine->meter, action->is_metering);
+        break;
+    case GM_ACTION_READ_WINDOW:
+        gm_engine_answer_window(engine, action);
+        break;
     case GM_ACTION_ASK_DEVICE:
         gm_engine_ask_device(engine, &action->device);
         break;
@@ -68,6 +79,7 @@ static void carry_out(struct gm_engine *engine, struct gm_action *action)
 
 void gm_engine_act(struct gm_engine *engine)
 {
+    gm_engine_make_wanted(engine);
     for (struct gm_action *action = gm_engine_carry(engine); action; action = action->next)
         carry_out(engine, action);
 }

@@ -181,6 +181,30 @@ void gm_engine_post_event(struct gm_engine *engine, const struct gm_event *event
         action->event = told;
 }
 
+void gm_engine_make_pinned(struct gm_engine *engine, uint64_t bytes)
+{
+    engine->wants.has_pinned = true;
+    engine->wants.pinned = bytes;
+}
+
+void gm_engine_make_pinned_units(struct gm_engine *engine)
+{
+    engine->wants.has_units = true;
+}
+
+void gm_engine_make_paged(struct gm_engine *engine, uint64_t bytes)
+{
+    engine->wants.has_paged = true;
+    engine->wants.paged = bytes;
+}
+
+struct gm_wants gm_engine_take_wants(struct gm_engine *engine)
+{
+    const struct gm_wants wants = engine->wants;
+    engine->wants = (struct gm_wants){0};
+    return wants;
+}
+
 struct gm_action *gm_engine_carry(struct gm_engine *engine)
 {
     const struct gm_actions posted = engine->posted;

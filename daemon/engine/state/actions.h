@@ -34,9 +34,13 @@ enum gm_action_kind {
     GM_ACTION_UNPARK,      /* work of it may go on */
     GM_ACTION_DROP_CLIENT, /* an engine, or who made it, has it no more */
 
+    GM_ACTION_TRIM,  /* give paged memory back, if all is to go */
+    GM_ACTION_METER, /* take samples, or do not */
+
     /* Questions. */
-    GM_ACTION_ASK_DEVICE, /* what the driver says is free on the GPU */
-    GM_ACTION_ASK_STOP,   /* whether the process of an app stands still */
+    GM_ACTION_READ_WINDOW, /* what an app touched */
+    GM_ACTION_ASK_DEVICE,  /* what the driver says is free on the GPU */
+    GM_ACTION_ASK_STOP,    /* whether the process of an app stands still */
 };
 
 struct gm_action {
@@ -101,7 +105,21 @@ struct gm_action {
             struct gm_client *client;
             uint64_t epoch;
             bool is_open;
-        } gate;                       /* UNPARK, DROP_CLIENT: of this client */
+        } gate; /* UNPARK, DROP_CLIENT: of this client */
+        struct {
+            struct gm_trimmed *trimmed; /* for who asked: `gpu` is known */
+            uid_t asker;
+            bool is_all;
+            uint64_t leaving; /* bytes of pinned memory that were, before */
+        } trim;
+        bool is_metering;
+        struct {
+            uint32_t app, from, to; /* gm_engine_read_window */
+            uint32_t before;        /* the window that has ended, */
+            bool is_whole;          /* ... if all that it touched is read */
+            struct gm_use *uses;    /* the answer, for whom it is to free */
+            int64_t n;
+        } window;
         struct gm_device_room device; /* ASK_DEVICE: the answer */
         struct {
             uint32_t app;
@@ -124,6 +142,14 @@ void *gm_engine_post_copy(struct gm_engine *engine, const void *what, size_t byt
 
 /* Have the views told. Without memory for it they miss it. */
 void gm_engine_post_event(struct gm_engine *engine, const struct gm_event *event);
+
+/* Memory below the GPU is wanted, when what is posted now is carried out: as gm_hostpool_want,
+ * gm_hostpool_make_units and gm_stores_want. The last word counts. */
+void gm_engine_make_pinned(struct gm_engine *engine, uint64_t bytes);
+void gm_engine_make_pinned_units(struct gm_engine *engine);
+void gm_engine_make_paged(struct gm_engine *engine, uint64_t bytes);
+/* ... once. */
+struct gm_wants gm_engine_take_wants(struct gm_engine *engine);
 
 /* What is posted is being carried out. Returns the first. */
 struct gm_action *gm_engine_carry(struct gm_engine *engine);

@@ -341,6 +341,12 @@ struct gm_device_room {
     uint64_t free_bytes, total;
 };
 
+/* Memory below the GPU that is wanted, and nobody has been told of it (actions.c). */
+struct gm_wants {
+    bool has_pinned, has_paged, has_units;
+    uint64_t pinned, paged;
+};
+
 /* Actions in their order, and the memory that they lie in (actions.h). */
 struct gm_actions {
     struct gm_action *first, *last;
@@ -520,6 +526,7 @@ struct gm_engine {
     uint32_t n_unsent;
 
     struct gm_actions posted, carried; /* actions.c */
+    struct gm_wants wants;             /* ... likewise */
     enum gm_stage stage;               /* step.c */
     struct gm_device_room seen;        /* step.c: if the input or an answer told of it just now */
     uint32_t rounds;                   /* step.c: that were begun for the newest event */

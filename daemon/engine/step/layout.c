@@ -11,7 +11,6 @@
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/step/frames.h"
 #include "daemon/engine/state/say.h"
-#include "daemon/engine/act/tiers.h"
 #include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/round.h"
@@ -232,15 +231,24 @@ void gm_engine_trim_memory(struct gm_engine *engine, uid_t asker, bool is_admin,
     gm_engine_give_back(engine);
     if (!scope.is_all)
         gm_engine_give_back_frames_of(engine, asker, engine->frames_lately.value);
-    trimmed->pinned = gm_hostpool_leaving(&engine->pool) - leaving;
     trimmed->gpu = table->condemned - condemned + to_leave(engine, &scope);
-    trimmed->paged = scope.is_all ? gm_engine_trim_paged(engine) : 0;
+    struct gm_action *action = gm_engine_post_surely(engine, GM_ACTION_TRIM);
+    action->trim.trimmed = trimmed;
+    action->trim.asker = asker;
+    action->trim.is_all = scope.is_all;
+    action->trim.leaving = leaving;
+}
+
+void gm_engine_trimmed(struct gm_engine *engine, struct gm_trimmed *trimmed, uint64_t leaving,
+                       uid_t asker, bool is_all)
+{
+    trimmed->pinned = gm_less(gm_hostpool_leaving(&engine->pool), leaving);
     gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_TRIMMED,
                                               .app = GM_NONE,
                                               .trimmed = {.gpu = trimmed->gpu,
                                                           .pinned = trimmed->pinned,
                                                           .paged = trimmed->paged,
-                                                          .is_all = scope.is_all,
+                                                          .is_all = is_all,
                                                           .user = asker}});
 }
 

@@ -19,7 +19,7 @@
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/step/frames.h"
 #include "daemon/engine/state/say.h"
-#include "daemon/engine/act/tiers.h"
+#include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/host.h"

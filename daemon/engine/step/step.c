@@ -495,6 +495,15 @@ static void take_results(struct gm_engine *engine)
         case GM_ACTION_GATE:
         case GM_ACTION_UNPARK:
         case GM_ACTION_DROP_CLIENT:
+        case GM_ACTION_METER:
+            break;
+        case GM_ACTION_TRIM:
+            gm_engine_trimmed(engine, action->trim.trimmed, action->trim.leaving,
+                              action->trim.asker, action->trim.is_all);
+            break;
+        case GM_ACTION_READ_WINDOW:
+            gm_engine_take_window(engine, action->window.app, action->window.before,
+                                  action->window.is_whole, action->window.uses, action->window.n);
             break;
         case GM_ACTION_COPY:
             if (action->copy.way == GM_WAY_OUT && !action->copy.is_refused)
@@ -552,7 +561,8 @@ bool gm_engine_go_on(struct gm_engine *engine)
         engine->stage = GM_STAGE_NONE;
         break;
     }
-    return engine->stage != GM_STAGE_NONE || engine->posted.first;
+    return engine->stage != GM_STAGE_NONE || engine->posted.first || engine->wants.has_pinned ||
+           engine->wants.has_paged;
 }
 
 /* ---- one step ---- */
@@ -702,7 +712,7 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         gm_engine_take_hashes(engine, input->hashes.ended, input->hashes.n);
         break;
     case GM_INPUT_LINK:
-        gm_engine_take_samples(engine);
+        gm_engine_take_sample_in(engine, input->link.sample, input->link.why_none);
         break;
     case GM_INPUT_PINNED:
         gm_engine_pinned_grew(engine, input->error);

@@ -60,6 +60,10 @@ struct gm_input {
             uint32_t chunk;
             int error;
         } host_copied;
+        struct {
+            const struct gm_meter_sample *sample; /* NULL: none */
+            const char *why_none;                 /* there is no meter; NULL: there is */
+        } link;
         const char *error; /* LOST, PINNED: the driver's name of it */
         struct {
             const struct gm_set_request *request;
