@@ -6,13 +6,13 @@
 #include "daemon/engine/step/moves.h"
 
 #include "daemon/core/plan.h"
-#include "daemon/engine/act/batches.h"
-#include "daemon/engine/act/copies.h"
-#include "daemon/engine/act/frames.h"
-#include "daemon/engine/act/tiers.h"
+#include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/round.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/step/caps.h"
+#include "daemon/engine/step/copies.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/places.h"
@@ -166,8 +166,10 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
     if (!may_have(engine, chunk->app) ||
         !gm_engine_may_occupy(engine, chunk->app, gm_chunk_bytes(chunk)))
         return false;
+    if (frame == GM_NONE)
+        frame = gm_engine_take_made(engine, move->chunk);
     if (frame == GM_NONE && may_take(engine, hold, move))
-        frame = gm_engine_make_frame(engine, chunk);
+        gm_engine_ask_frame(engine, move->chunk);
     if (frame == GM_NONE)
         return false;
 
@@ -359,7 +361,7 @@ static void lack_unit(struct gm_engine *engine, const struct gm_chunk *chunk)
 
 static void map_in_place(struct gm_engine *engine, uint32_t index)
 {
-    const uint32_t frame = gm_engine_make_host_frame(engine, index);
+    const uint32_t frame = gm_engine_ask_host_frame(engine, index);
     if (frame != GM_NONE && gm_table_map(engine->table, index, frame))
         gm_engine_map(engine, index);
 }

@@ -4,13 +4,13 @@
  * the questions. Owns the queues of batches of each app. The files that map and drop memory fill
  * batches; step.c and chunks.c take what is answered, or never will be.
  */
-#include "daemon/engine/act/batches.h"
+#include "daemon/engine/step/batches.h"
 
 #include <stdlib.h>
 
-#include "daemon/engine/act/events.h"
-#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/round.h"
+#include "daemon/engine/state/say.h"
 
 /* Copies out wait for the answer to their batch, so it is short: a chunk is unmapped in 16 us,
  * and after 0.3 ms the first copies begin. In chunks. */

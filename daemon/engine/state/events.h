@@ -1,10 +1,10 @@
 /* What happens: counted, and handed to the views. */
-#ifndef GM_DAEMON_ENGINE_ACT_EVENTS_H
-#define GM_DAEMON_ENGINE_ACT_EVENTS_H
+#ifndef GM_DAEMON_ENGINE_STATE_EVENTS_H
+#define GM_DAEMON_ENGINE_STATE_EVENTS_H
 
 #include "daemon/engine/state/state.h"
 
-/* Something happened: count it and hand it to the views. */
+/* Something happened: count it and have the views told. */
 void gm_engine_emit(struct gm_engine *engine, const struct gm_event *event);
 /* ... of an event without fields. */
 void gm_engine_happened(struct gm_engine *engine, uint32_t app, enum gm_event_kind kind);

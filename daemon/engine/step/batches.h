@@ -1,6 +1,6 @@
 /* MAP, UNMAP and DROP messages and their answers. */
-#ifndef GM_DAEMON_ENGINE_ACT_BATCHES_H
-#define GM_DAEMON_ENGINE_ACT_BATCHES_H
+#ifndef GM_DAEMON_ENGINE_STEP_BATCHES_H
+#define GM_DAEMON_ENGINE_STEP_BATCHES_H
 
 #include "daemon/engine/state/state.h"
 

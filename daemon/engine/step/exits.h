@@ -1,6 +1,6 @@
 /* Processes that end. */
-#ifndef GM_DAEMON_ENGINE_ACT_EXITS_H
-#define GM_DAEMON_ENGINE_ACT_EXITS_H
+#ifndef GM_DAEMON_ENGINE_STEP_EXITS_H
+#define GM_DAEMON_ENGINE_STEP_EXITS_H
 
 #include "daemon/engine/state/state.h"
 

@@ -11,7 +11,7 @@
  * Where there are copies, frames are destroyed at once, too. Those whose memory the driver does not
  * give back then are counted until the last copy is closed (gm_engine_reap).
  */
-#include "daemon/engine/act/exits.h"
+#include "daemon/engine/step/exits.h"
 
 void gm_engine_stop_watching(struct gm_app *app)
 {

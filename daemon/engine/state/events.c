@@ -1,8 +1,10 @@
 /*
- * Events (common/events.def): counts them, and hands them to the one who reads (gm_engine_outlet).
+ * Events (common/events.def): counts them, and posts them for the one who reads (gm_engine_outlet).
  * Owns the counters of the engine and of apps. Called by the files in which something happens.
  */
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
+
+#include "daemon/engine/state/actions.h"
 
 void gm_engine_emit(struct gm_engine *engine, const struct gm_event *event)
 {
@@ -20,7 +22,7 @@ void gm_engine_emit(struct gm_engine *engine, const struct gm_event *event)
         told.name = app->name;
     }
     if (engine->config.outlet.event)
-        engine->config.outlet.event(engine->config.journal, &told);
+        gm_engine_post_event(engine, &told);
 }
 
 void gm_engine_happened(struct gm_engine *engine, uint32_t id, enum gm_event_kind kind)
