@@ -24,9 +24,9 @@
 #include "tests/sim/workload.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SEEDS = 250, STORMS = 60 };
+enum { SEEDS = 100, STORMS = 25 };
 #else
-enum { SEEDS = 2000, STORMS = 500 };
+enum { SEEDS = 400, STORMS = 100 };
 #endif
 
 /* Rare ones that each found a fault in a policy once. */
