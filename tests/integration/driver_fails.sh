@@ -1,9 +1,75 @@
 #!/bin/sh
-# Copies of the daemon fail, from the GPU and to it, once and for a while, and so do the events around them. The move is
-# undone or made again, the daemon goes on, and programs verify every byte. Only when its CUDA context is lost does the
-# daemon end: it says so and tells each program, those whose memory is whole go on, and the others end with an error.
+# The driver refuses pinned memory or mappings for long, or copies fail: nobody hangs, and what is left goes on.
 . "$(dirname "$0")/lib.sh"
 without_keeper
+
+# The system refuses pinned memory, once and for long: nobody hangs, and when it is granted the rest goes on.
+part "pinned memory"
+for calls in 6 6,cuMemCreate:7,cuMemCreate:8; do
+    SIMCUDA_FAIL="cuMemCreate:$calls" start_daemon
+    app one linked --bytes 96M --allocs 3 --iterations 3 --seconds 1 --seed 1
+    await_ready one
+    app two linked --bytes 96M --allocs 3 --iterations 3 --seconds 1 --seed 2
+    expect_pass one two
+    expect_empty
+    stop_daemon
+done
+
+# The driver refuses one program every mapping, for good: it waits, others get their turns as ever, and the log says so now and
+# then, not all the time.
+part mappings
+# app_without_maps N NAME ARGUMENT...: from its N-th mapping on they are refused.
+app_without_maps() {
+    export SIMCUDA_FAIL="cuMemMap:$1+"
+    without_name=$2
+    shift 2
+    app "$without_name" linked "$@"
+    unset SIMCUDA_FAIL
+}
+
+lines() {
+    wc -l < "$dir/daemon.out"
+}
+
+# expect_quiet: the log grows by fewer than 20 lines a second.
+expect_quiet() {
+    quiet_lines=$(lines)
+    quiet_from=$(date +%s)
+    sleep 2
+    quiet_lines=$(($(lines) - quiet_lines))
+    quiet_seconds=$(($(date +%s) - quiet_from))
+    say "$quiet_lines lines logged in $quiet_seconds s"
+    [ "$quiet_lines" -lt $((quiet_seconds * 20)) ] || fail "$quiet_lines lines in $quiet_seconds s"
+}
+
+# It has had turns when it starts to fail, and is one of those that take turns.
+start_daemon
+app_without_maps 20 bad --bytes 96M --iterations 100000 --seed 1
+app good linked --bytes 96M --iterations 6 --seed 2
+app better linked --bytes 96M --iterations 6 --seed 3
+await good
+await better
+expect_pass good better
+check_daemon
+! has_ended bad || fail "bad ended: $(tail -n 1 "$dir/bad.out")"
+kill -KILL "$(pid_of bad)"
+expect_empty
+stop_daemon
+
+# It never had one, and its memory is staged while another one runs.
+start_default
+app good linked --bytes 96M --iterations 100000 --seed 2
+await_ready good
+app_without_maps 1 bad --bytes 96M --allocs 1 --iterations 100000 --seed 1
+expect_quiet
+for i in good bad; do kill -KILL "$(pid_of $i)"; done
+expect_empty
+stop_daemon
+
+# Copies of the daemon fail, from the GPU and to it, once and for a while, and so do the events around them. The move is undone or
+# made again, the daemon goes on, and programs verify every byte. Only when its CUDA context is lost does the daemon end: it says
+# so and tells each program, those whose memory is whole go on, and the others end with an error.
+part copies
 
 start_failing() {
     rm -f "$GPUMUX_SOCKET" "$dir/enough"
@@ -36,7 +102,7 @@ one_fault() {
 }
 
 # Evictions come first, so the first copies are out; a few switches on they go both ways.
-for n in 1 2 9 10 11 12; do one_fault "cuMemcpyAsync:$n" told; done
+for n in 1 2 9 12; do one_fault "cuMemcpyAsync:$n" told; done
 one_fault cuMemcpyAsync:1,cuMemcpyAsync:2,cuMemcpyAsync:3,cuMemcpyAsync:4 told
 one_fault cuEventRecord:1,cuEventRecord:4,cuStreamWaitEvent:1,cuStreamWaitEvent:3,cuEventSynchronize:1
 
@@ -62,7 +128,7 @@ has_traded() {
 }
 for n in 1 2; do
     start_failing "cuMemcpyAsync:$n" --oversize host
-    app hot linked --mode hot --bytes 96M --allocs 3 --iterations 20 --seed 1 --until "$dir/enough"
+    app hot linked --mode hot --bytes 96M --allocs 3 --iterations 3 --seed 1 --until "$dir/enough"
     within "$patience" has_failed || fail "no copy of an exchange failed"
     within "$patience" has_traded || fail "nothing was exchanged"
     touch "$dir/enough"
