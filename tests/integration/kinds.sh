@@ -87,15 +87,15 @@ expect_pass alone
 part "free frames"
 app one linked --bytes 160M --allocs 5 --iterations 2 --seed 1
 expect_pass one
-app two linked --bytes 96M --allocs 48 --iterations 2 --seed 2
+app two linked --bytes 96M --allocs 12 --iterations 2 --seed 2
 expect_pass two
 expect_empty
 
 # When everything fits, nobody is ever stopped and nothing moves.
 part "all fit"
 before="$(gpu switches) switches, $(gpu bytes_out) bytes out and $(gpu bytes_in) in"
-app one linked --bytes 64M --iterations 10 --seconds 1 --seed 1
-app two dlsym --mode graph --bytes 48M --iterations 10 --seconds 1 --seed 2
+app one linked --bytes 48M --iterations 10 --seconds 1 --seed 1
+app two dlsym --mode graph --bytes 32M --iterations 10 --seconds 1 --seed 2
 app three proc --mode ptds --bytes 32M --iterations 10 --seconds 1 --seed 3
 expect_pass one two three
 expect_empty

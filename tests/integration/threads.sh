@@ -30,7 +30,7 @@ expect_turns 5 signals children fork exec forkproc own
 # pool's memory back.
 part "more threads than places"
 threads=1100
-[ "$shrink" = 1 ] || threads=200 # the thread sanitizer
+[ "$shrink" -lt 4 ] || threads=200 # the thread sanitizer
 app pool linked --mode pool --threads $threads --bytes 64M --iterations 2 --seed 1 --until "$dir/enough"
 app cancel dlsym --mode cancel --bytes 64M --iterations 15 --seed 2 --until "$dir/enough"
 app giver linked --mode cancel-pools --bytes 8M --iterations 20
