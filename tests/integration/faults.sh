@@ -1,9 +1,15 @@
 #!/bin/sh
 # Driver calls are made to fail one by one, in the daemon or in a program. Nothing may crash, hang or give a wrong result: a program
 # passes or is told of an error; the daemon goes on, or does not start and says why; a program that comes afterwards is served. One
-# whose driver refuses to unmap or to release memory cannot share any more: it gets error 46, or 700 if it was parked.
+# whose driver refuses to unmap or to release memory cannot share any more: it gets error 46, or 700 if it was parked. Each call fails
+# once; with ALL in the environment (integration_faults_all, label long) at further places, too.
 . "$(dirname "$0")/lib.sh"
 without_keeper
+
+# all FAULT...: with ALL alone
+all() {
+    [ -z "${ALL:-}" ] || echo "$*"
+}
 
 # faulty FAULT ARGUMENT...: the program one, whose driver refuses that.
 faulty() {
@@ -39,10 +45,10 @@ ends() {
 
 # --- in the daemon: each has one of its own ---
 
-for fault in cuMemCreate:1 cuMemCreate:3 cuMemCreate:4=999 cuMemExportToShareableHandle:1 \
-    cuMemExportToShareableHandle:3=999 cuMemAddressReserve:1 cuMemAddressReserve:2 cuMemMap:1 cuMemMap:4 \
-    cuMemSetAccess:1 cuMemSetAccess:4 cuMemUnmap:1 cuMemRelease:1 cuStreamCreate:1 cuEventCreate:1 \
-    cuMemcpyAsync:1 cuMemcpyAsync:6 cuEventRecord:2 cuStreamWaitEvent:1 cuEventSynchronize:2; do
+for fault in cuMemCreate:3 cuMemCreate:4=999 cuMemExportToShareableHandle:3=999 cuMemAddressReserve:1 cuMemMap:4 cuMemSetAccess:4 \
+    cuMemUnmap:1 cuMemRelease:1 cuStreamCreate:1 cuEventCreate:1 cuMemcpyAsync:6 cuEventRecord:2 cuStreamWaitEvent:1 \
+    cuEventSynchronize:2 $(all cuMemCreate:1 cuMemExportToShareableHandle:1 cuMemAddressReserve:2 cuMemMap:1 cuMemSetAccess:1 \
+        cuMemcpyAsync:1); do
     part "in the daemon"
     export SIMCUDA_FAIL="$fault"
     spawn daemon "$BUILD/daemon/gpumuxd" --socket "$GPUMUX_SOCKET" --gpu-budget 64M --pinned 128M --slice 30ms --idle 50ms
@@ -68,10 +74,10 @@ done
 # --- in a program, beside another one ---
 
 start_daemon --gpu-budget 64M --pinned 128M --slice 30ms
-for call in cuMemAddressReserve:1 cuMemAddressReserve:2 cuMemImportFromShareableHandle:1 \
-    cuMemImportFromShareableHandle:2 cuMemImportFromShareableHandle:9 cuMemMap:1 cuMemMap:2 cuMemMap:5 \
-    cuMemSetAccess:1 cuMemSetAccess:3 cuMemUnmap:1 cuMemUnmap:2 cuMemRelease:1 cuMemAddressFree:1 cuMemAlloc:1 \
-    cuCtxSynchronize:1=2 cuCtxSynchronize:2=2 cuCtxSynchronize:3=2; do
+for call in cuMemAddressReserve:2 cuMemImportFromShareableHandle:1 cuMemImportFromShareableHandle:9 cuMemMap:1 cuMemMap:5 \
+    cuMemSetAccess:3 cuMemUnmap:1 cuMemUnmap:2 cuMemRelease:1 cuMemAddressFree:1 cuMemAlloc:1 cuCtxSynchronize:2=2 \
+    $(all cuMemAddressReserve:1 cuMemImportFromShareableHandle:2 cuMemMap:2 cuMemSetAccess:1 cuCtxSynchronize:1=2 \
+        cuCtxSynchronize:3=2); do
     part "in a program"
     faulty $call --bytes 36M --allocs 2 --iterations 8 --seed 1
     app two linked --bytes 36M --allocs 2 --iterations 8 --seed 2
@@ -93,8 +99,8 @@ done
 
 # --- in one that manages virtual memory: of its own calls, of what the daemon wants mapped, of what is done later for it ---
 
-for call in cuMemMap:1 cuMemMap:30 cuMemSetAccess:2 cuMemSetAccess:33 cuMemUnmap:1 cuMemUnmap:12 cuMemRelease:4 \
-    cuMemAddressReserve:4 cuMemImportFromShareableHandle:3; do
+for call in cuMemMap:30 cuMemSetAccess:33 cuMemUnmap:12 cuMemRelease:4 cuMemAddressReserve:4 cuMemImportFromShareableHandle:3 \
+    $(all cuMemMap:1 cuMemSetAccess:2 cuMemUnmap:1); do
     part "in a program with virtual memory"
     faulty $call --mode vmm --bytes 36M --allocs 2 --iterations 8 --seed 1
     app two linked --bytes 36M --allocs 2 --iterations 8 --seed 2
