@@ -555,23 +555,6 @@ static void test_training(void **state)
     }
 }
 
-/* Decoding: all weights are used equally often, and so many times in a row. Nothing ever moves. */
-static void test_decoding(void **state)
-{
-    static const uint32_t uses_a_report[] = {3, 65, 128, 9 * 128 + 50};
-    uint32_t step[4 * 128];
-    (void)state;
-    for (uint32_t times = 1; times <= 4; times += 3)
-        for (size_t i = 0; i < sizeof uses_a_report / sizeof *uses_a_report; i++) {
-            uint32_t now = 0;
-            open_program(1);
-            for (uint32_t k = 0; k < times * 128; k++)
-                step[k] = k / times;
-            assert_int_equal(run_steps(step, times * 128, &now, uses_a_report[i], 600), 0);
-            free(world.memory);
-        }
-}
-
 /* Experts, drawn at random: by chance some are used more often than others for a while. What is
  * exchanged for nothing stays below a twentieth of what is read over the link. */
 static void test_experts(void **state)
@@ -597,8 +580,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_heat),          cmocka_unit_test(test_whole),
         cmocka_unit_test(test_exchanges_end), cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_training),      cmocka_unit_test(test_decoding),
-        cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_training),      cmocka_unit_test(test_experts),
     };
     if (argc > 1) /* more of them */
         seeds = strtoull(argv[1], NULL, 10);

@@ -432,11 +432,11 @@ static void test_switches(void **state)
 {
     struct switches counts = {0};
     (void)state;
-    for (uint64_t seed = 1; seed <= seeds / GM_SLOW; seed++)
+    for (uint64_t seed = 1; seed <= seeds; seed++)
         switching(seed, &counts);
     /* each of them was seen */
-    assert_true(counts.plain > seeds / GM_SLOW && counts.all > seeds / GM_SLOW);
-    assert_true(counts.fewer > seeds / 4 / GM_SLOW && counts.empty > seeds / 4 / GM_SLOW);
+    assert_true(counts.plain > seeds && counts.all > seeds);
+    assert_true(counts.fewer > seeds / 4 && counts.empty > seeds / 4);
     assert_true(counts.partial > 0 && counts.growing > 0);
 }
 
@@ -462,6 +462,18 @@ static void check_way(const struct gm_plan *plan, const struct turn *turn, uint3
     }
 }
 
+/* Nothing goes down last but for the window: it would be for nothing. Where not all comes, the
+ * layout counts a chunk at most as evicted that then has no use. */
+static void carry_out_ahead(const struct gm_plan *plan)
+{
+    const struct gm_move last = plan->n > 0 ? plan->moves[plan->n - 1] : (struct gm_move){0};
+    carry_out(&world, plan);
+    const uint64_t over = world.layout.is_whole ? 0 : GM_CHUNK_MAX;
+    if (last.kind == GM_MOVE_DEMOTE)
+        assert_true(free_in(&world, GM_TIER_PINNED) <
+                    world.window + move_bytes(&world, &last) + over);
+}
+
 /* For one app after the other, each before those that come later, as long as there is something: it
  * comes to an end, and what is brought up for one does not go down for it again. */
 static void check_ahead_ends(const struct turn *turn)
@@ -471,7 +483,7 @@ static void check_ahead_ends(const struct turn *turn)
         const uint32_t next = turn->n_victims - 1 - i;
         struct gm_plan plan = plan_ahead(&world, turn->victims[next], turn->victims, next, next);
         i = plan.n > 0 ? 0 : i + 1;
-        carry_out(&world, &plan);
+        carry_out_ahead(&plan);
         assert_true(++plans < 64 * MAX_APPS);
     }
 }
@@ -493,7 +505,7 @@ static void going_ahead(uint64_t seed)
         const uint32_t n_donors = (uint32_t)draw(&world, turn.n_victims + 1);
         struct gm_plan plan = plan_ahead(&world, app, turn.victims, turn.n_victims, n_donors);
         check_way(&plan, &turn, n_donors);
-        carry_out(&world, &plan);
+        carry_out_ahead(&plan);
         assert_true(free_in(&world, GM_TIER_PINNED) >=
                     (before < world.window ? before : world.window));
         assert_int_equal(plan.is_complete, world.table->apps[app].missing == 0);
