@@ -25,6 +25,8 @@ void gm_engine_say(struct gm_engine *engine, uint32_t id, enum gm_msg_type type,
 void gm_engine_say_all(struct gm_engine *engine, uint32_t id, enum gm_msg_type type,
                        const void *body, const void *entries, uint32_t n, const int *fds, int n_fds)
 {
+    if (engine->apps[id].is_cut_off)
+        return;
     const void *its_body = gm_engine_post_copy(engine, body, sizes[type].body);
     const void *its_entries = gm_engine_post_copy(engine, entries, n * sizes[type].entry);
     const int *its_fds = gm_engine_post_copy(engine, fds, (size_t)n_fds * sizeof *fds);
@@ -47,6 +49,9 @@ void gm_engine_say_all(struct gm_engine *engine, uint32_t id, enum gm_msg_type t
 void gm_engine_cut_off(struct gm_engine *engine, uint32_t id, enum gm_refusal reason,
                        const char *text)
 {
+    if (engine->apps[id].is_cut_off)
+        return; /* so there is one END for each session: what is set aside for them is enough */
+    engine->apps[id].is_cut_off = true;
     const char *its_text = gm_engine_post_copy(engine, text, strlen(text) + 1);
     struct gm_action *action = gm_engine_post_surely(engine, GM_ACTION_END);
     action->end.session = engine->apps[id].session;

@@ -72,10 +72,6 @@ struct gm_made {
     bool is_short_of_files;
 };
 
-struct gm_pair {
-    uint32_t chunk, frame;
-};
-
 /* Frames that are asked for, or to be destroyed, at a time. Making one takes 0.5 ms, and up to 90
  * while other processes open and close contexts: the driver serves one after the other. Destroying
  * one takes 0.1 to 0.6, and up to 100. Programs on all GPUs wait for so many. */
@@ -173,6 +169,7 @@ struct gm_app {
     enum gm_app_state state;
     struct gm_client *client;
     struct gm_session *session; /* NULL when gone */
+    bool is_cut_off;            /* say.c: the session ends: nothing more is said in it */
     pid_t pid;
     uid_t uid;
     char name[64];
@@ -357,6 +354,7 @@ struct gm_actions {
 enum gm_stage {
     GM_STAGE_NONE, /* none is under way */
     GM_STAGE_BEGIN,
+    GM_STAGE_FOLLOW,
     GM_STAGE_ROUND,
     GM_STAGE_END,
 };
@@ -556,7 +554,7 @@ struct gm_engine {
     uint64_t budget_check_at; /* look then what the device has; 0: no need to */
     struct gm_lately frames_lately, pinned_lately; /* bytes that were needed */
     uint32_t created;                              /* frames that were asked for in this run, */
-    struct gm_pair made[GM_CREATE_AT_ONCE]; /* ... which are there, and have yet to be taken */
+    uint32_t made[GM_CREATE_AT_ONCE]; /* ... those that are there, and have yet to be taken */
     uint32_t n_made;
     uint32_t ending[GM_REAP_AT_ONCE]; /* condemned frames that are being destroyed */
     uint32_t n_ending;

@@ -170,8 +170,9 @@ void gm_engine_check_budget(struct gm_engine *engine)
     if (engine->budget_check_at == 0 || engine->now < engine->budget_check_at)
         return;
     engine->budget_check_at = 0;
-    if (engine->n_apps > 0) /* else who comes next, or asks for the status, looks */
-        gm_engine_post(engine, GM_ACTION_ASK_DEVICE); /* ... and follow */
+    /* Without programs who comes next, or asks for the status, looks. */
+    if (engine->n_apps > 0 && !gm_engine_post(engine, GM_ACTION_ASK_DEVICE))
+        engine->budget_check_at = engine->now + GM_BUDGET_CHECK_NS;
 }
 
 /* From now on the budget is all that the device has left, whatever the option says. */

@@ -82,8 +82,9 @@ bool gm_engine_drop_idle_pools(struct gm_engine *engine)
         if (frame->state == GM_FRAME_FREE && engine->table->pools[frame->pool].apps == 0)
             gm_engine_condemn(engine, i, GM_NONE);
     }
+    const uint64_t condemned = engine->table->condemned;
     gm_engine_reap(engine);
-    return engine->n_ending > 0;
+    return engine->n_ending > 0 || engine->table->condemned < condemned;
 }
 
 /* Whether free frames may go in this round: first those of users who have no app any more. What an
@@ -327,17 +328,20 @@ void gm_engine_created(struct gm_engine *engine, uint32_t frame, uint32_t chunk,
     }
     engine->create_error = CUDA_SUCCESS;
     gm_engine_went_well(engine, GM_RETRY_FRAME);
-    engine->made[engine->n_made++] = (struct gm_pair){.chunk = chunk, .frame = frame};
+    engine->made[engine->n_made++] = frame;
 }
 
-uint32_t gm_engine_take_made(struct gm_engine *engine, uint32_t chunk)
+uint32_t gm_engine_take_made(struct gm_engine *engine, uint32_t index)
 {
-    for (uint32_t i = 0; i < engine->n_made; i++)
-        if (engine->made[i].chunk == chunk) {
-            const uint32_t frame = engine->made[i].frame;
-            engine->made[i] = engine->made[--engine->n_made];
-            return frame;
-        }
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    for (uint32_t i = 0; i < engine->n_made; i++) {
+        const uint32_t made = engine->made[i];
+        const struct gm_frame *frame = &engine->table->frames[made];
+        if (frame->class != chunk->class || frame->pool != engine->table->apps[chunk->app].pool)
+            continue;
+        engine->made[i] = engine->made[--engine->n_made];
+        return made;
+    }
     return GM_NONE;
 }
 
@@ -346,7 +350,7 @@ void gm_engine_leave_made(struct gm_engine *engine)
     if (engine->n_made > 0)
         gm_engine_replan(engine);
     while (engine->n_made > 0)
-        gm_table_free_frame(engine->table, engine->made[--engine->n_made].frame);
+        gm_table_free_frame(engine->table, engine->made[--engine->n_made]);
 }
 
 /* ---- on the host ---- */

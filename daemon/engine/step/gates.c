@@ -726,15 +726,16 @@ void gm_engine_found_stop(struct gm_engine *engine, uint32_t id, enum gm_why why
     if (!engine->apps[id].session)
         return;
     find_stop(engine->apps[id].client, why);
-    for (uint32_t other = 0; other < engine->config.max_apps; other++)
-        if (engine->apps[other].session) /* of its group, too */
-            follow(engine, other);
 }
 
 void gm_engine_find_stops(struct gm_engine *engine)
 {
     if (can_see_stops(engine) && engine->now >= engine->stops.look_at)
         look_at_processes(engine);
+}
+
+void gm_engine_follow_stops(struct gm_engine *engine)
+{
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].session)
             follow(engine, id);

@@ -417,7 +417,7 @@ static void open_ready(struct gm_engine *engine)
     }
 }
 
-/* The first part, before anything is decided. */
+/* The first part: what the time brings about, and what is asked of the machine. */
 static void begin(struct gm_engine *engine)
 {
     gm_engine_pass(engine);
@@ -430,6 +430,12 @@ static void begin(struct gm_engine *engine)
     gm_engine_follow_windows(engine);
     gm_engine_follow_hints(engine);
     check_deadlines(engine);
+}
+
+/* The second part: with the answers, and before anything is decided. */
+static void follow(struct gm_engine *engine)
+{
+    gm_engine_follow_stops(engine);
     gm_engine_follow_host(engine);
     gm_engine_update_room(engine);
     gm_engine_reap(engine);
@@ -546,6 +552,10 @@ bool gm_engine_go_on(struct gm_engine *engine)
         break;
     case GM_STAGE_BEGIN:
         begin(engine);
+        engine->stage = GM_STAGE_FOLLOW;
+        break;
+    case GM_STAGE_FOLLOW:
+        follow(engine);
         engine->stage = GM_STAGE_ROUND;
         break;
     case GM_STAGE_ROUND:
