@@ -140,7 +140,8 @@ static struct gm_reason why_of(const struct gm_engine *engine, uint32_t id,
 {
     const struct gm_app *app = &engine->apps[id];
     const struct gm_table_app *entry = &engine->table->apps[id];
-    const bool is_paused = app->state == GM_APP_PAUSED, is_loading = app->state == GM_APP_LOADING;
+    const bool is_paused = app->state == GM_APP_PAUSED;
+    const bool is_loading = app->state == GM_APP_LOADING || app->state == GM_APP_LOST; /* is back */
 
     if (app->client->lost_at != 0)
         return gm_engine_why_lost(engine, id);
