@@ -46,6 +46,11 @@ void gm_engine_say_all(struct gm_engine *engine, uint32_t id, enum gm_msg_type t
     action->send.n_fds = n_fds;
 }
 
+void gm_engine_connected(struct gm_engine *engine, uint32_t id)
+{
+    engine->apps[id].is_cut_off = false;
+}
+
 void gm_engine_cut_off(struct gm_engine *engine, uint32_t id, enum gm_refusal reason,
                        const char *text)
 {

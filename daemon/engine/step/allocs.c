@@ -116,9 +116,11 @@ void gm_engine_admit_made(struct gm_engine *engine, uint32_t id, const struct gm
 void gm_engine_admit_ahead(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
 {
     uint32_t lacking[GM_CHUNK_CLASSES] = {0};
-    if (count_lacking(engine, engine->table->apps[id].pool, alloc->bytes, lacking) == 0)
+    if (!may_come_ahead(engine, id, alloc)) /* first: its size may be anything */
+        gm_engine_refuse_alloc(engine, id, alloc->cookie);
+    else if (count_lacking(engine, engine->table->apps[id].pool, alloc->bytes, lacking) == 0)
         gm_engine_admit_made(engine, id, alloc);
-    else if (!may_come_ahead(engine, id, alloc) || !ask_frames(engine, id, alloc))
+    else if (!ask_frames(engine, id, alloc))
         gm_engine_refuse_alloc(engine, id, alloc->cookie);
 }
 

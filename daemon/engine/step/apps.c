@@ -808,7 +808,7 @@ static void connect_app(struct gm_engine *engine, uint32_t id)
     struct gm_app *app = &engine->apps[id];
     gm_engine_watch_exit(engine, id);
     app->session = app->client->session;
-    app->is_cut_off = false;
+    gm_engine_connected(engine, id);
     app->ctl = app->client->ctl;
 }
 
