@@ -1,6 +1,6 @@
 /*
  * The events of common/events.def as structs, and what they tell. The engine emits them
- * (engine/events.c); the views show them.
+ * (engine/state/events.c); the views show them.
  */
 #ifndef GM_CORE_EVENTS_H
 #define GM_CORE_EVENTS_H

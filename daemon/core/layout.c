@@ -321,28 +321,36 @@ static void count_tiers(const struct gm_table *table, struct gm_layout *layout)
         layout->goes_disk = layout->goes_down - (paged > 0 ? paged : 0);
 }
 
-void gm_layout_share(const struct gm_table *table, struct gm_layout *layout)
+/* Of each target at most `most` bytes come. */
+static void share(const struct gm_table *table, struct gm_layout *layout, uint64_t most)
 {
-    uint64_t missing = 0, room = free_bytes(table);
+    uint64_t missing = 0, wanted = 0, room = free_bytes(table);
     layout->leaves = 0;
     for (uint32_t i = 0; i < layout->n_targets; i++) {
+        layout->targets[i].comes = gm_least(missing_of(target_of(table, layout, i)), most);
         layout->leaves += target_of(table, layout, i)->leaving;
         missing += missing_of(target_of(table, layout, i));
+        wanted += layout->targets[i].comes;
     }
     if (layout->n_targets > 0)
-        take(table, layout, gm_less(missing, room + layout->leaves));
+        take(table, layout, gm_less(wanted, room + layout->leaves));
     else
         take_all(table, layout);
     for (uint32_t i = 0; i < layout->n_victims; i++)
         layout->leaves += layout->victims[i].loses;
     room += layout->leaves;
-    layout->is_whole = missing <= room;
+    layout->is_whole = missing == wanted && wanted <= room;
     for (uint32_t i = 0; i < layout->n_targets; i++) {
-        layout->targets[i].comes = gm_least(missing_of(target_of(table, layout, i)), room);
+        layout->targets[i].comes = gm_least(layout->targets[i].comes, room);
         room -= layout->targets[i].comes;
     }
     choose_leaving(table, layout);
     count_tiers(table, layout);
+}
+
+void gm_layout_share(const struct gm_table *table, struct gm_layout *layout)
+{
+    share(table, layout, UINT64_MAX);
 }
 
 /* ---- for whom ---- */
@@ -417,12 +425,7 @@ bool gm_layout_make(const struct gm_table *table, const struct gm_layout_app *ap
             return false;
         make_ahead(table, apps, n, at, layout);
     }
-    gm_layout_share(table, layout);
-    if (step > GM_LAYOUT_NOW && layout->targets[0].comes > most) {
-        layout->targets[0].comes = most;
-        layout->is_whole = false;
-        count_tiers(table, layout);
-    }
+    share(table, layout, step == GM_LAYOUT_NOW ? UINT64_MAX : most);
     return true;
 }
 

@@ -52,10 +52,9 @@ enum gm_move_kind {
 
 struct gm_move {
     uint8_t kind;
-    uint8_t to_tier; /* DEMOTE: enum gm_tier */
-    bool is_done;    /* the executor's mark */
-    bool
-        is_passed_on; /* the planner's: EVICT of what leaves for good; another move has its frame */
+    uint8_t to_tier;   /* DEMOTE: enum gm_tier */
+    bool is_done;      /* the executor's mark */
+    bool is_passed_on; /* the planner's: EVICT of what leaves for good, whose frame another has */
     uint32_t chunk;
     uint32_t frame;
 };

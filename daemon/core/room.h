@@ -26,7 +26,7 @@
 /* What a program may have on the host more than is beyond: all but the smallest part of a chunk. */
 #define GM_ROOM_ROUNDING (GM_CHUNK_MAX - GM_CHUNK_MIN)
 
-/* The most that a program has on the host: core/place keeps to that. */
+/* The most that a program has on the host: core/layout keeps to that. */
 static inline uint64_t gm_room_rounded(uint64_t beyond)
 {
     return beyond > 0 ? beyond + GM_ROOM_ROUNDING : 0;

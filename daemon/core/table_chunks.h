@@ -7,7 +7,7 @@
 
 /* Set the place of a live chunk that is not fixed and does not move. Nothing moves by that. */
 void gm_table_put(struct gm_table *table, uint32_t chunk, bool is_on_host);
-/* What is known of its use (place.h). */
+/* What is known of its use (working.h). */
 void gm_table_note_use(struct gm_table *table, uint32_t chunk, uint32_t heat, bool has_place);
 /* It was touched in its app's window, after `order` other places. */
 void gm_table_touch(struct gm_table *table, uint32_t chunk, uint32_t order);

@@ -39,7 +39,7 @@ struct gm_chunk {
     uint32_t to_page;    /* MOVING: of the copy being made */
     uint32_t sibling;    /* next chunk of the allocation, by address */
     uint32_t next, prev; /* in its app's list for its place */
-    uint32_t heat;       /* how much it is used: place.h */
+    uint32_t heat;       /* how much it is used: working.h */
     uint32_t window;     /* its app's window in which it was last touched, or came: working.h */
     uint32_t order;      /* ... and how many places had been touched in it before */
     uint32_t next_shadow, prev_shadow; /* in its app's list */
@@ -58,7 +58,7 @@ struct gm_chunk {
     bool is_freed;     /* its allocation was freed: it ends when nothing touches it any more */
     bool is_on_host;   /* its place: its app maps it on the host, or is to */
     bool is_fixed;     /* unevictable */
-    bool has_place;    /* a use began in it since it came: place.h */
+    bool has_place;    /* a use began in it since it came: working.h */
     uint8_t gap;       /* windows between its last two touches, at most 255; 0: not known */
     bool is_cold;      /* not touched in the last windows: working.h */
     bool is_given_up;  /* a copy or the app failed: it ends where it began */

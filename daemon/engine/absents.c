@@ -13,7 +13,7 @@
 #include "common/clock.h"
 #include "common/text.h"
 #include "daemon/engine/act/client.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/inlet.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/step/apps.h"
@@ -459,7 +459,7 @@ static int read_holds(const struct gm_client *client, const struct gm_rejoiner *
 static void go_on(struct gm_machine *machine, struct gm_client *client)
 {
     const struct gm_msg_resume message = {.epoch = client->epoch};
-    gm_client_park(client, false);
+    gm_client_go_on(client);
     machine->outlet.send(client->session, GM_MSG_RESUME, &message, NULL, 0, NULL, 0);
 }
 

@@ -5,27 +5,65 @@
  */
 #include "daemon/engine/inlet.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "common/clock.h"
+#include "daemon/engine/act/act.h"
 #include "daemon/engine/act/client.h"
+#include "daemon/engine/act/copies.h"
 #include "daemon/engine/act/device.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/act/hashing.h"
+#include "daemon/engine/act/meter.h"
+#include "daemon/engine/state/actions.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/round.h"
+#include "daemon/engine/step/host.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/step.h"
 
-static int enter(struct gm_engine *engine, const struct gm_input *input)
+/* Engines that something is to come to, by themselves or as this one changed them. */
+static void set_alarms(const struct gm_host *host)
+{
+    for (uint32_t i = 0; i < GM_GPUS_MAX; i++) {
+        struct gm_engine *engine = host->engines[i];
+        const uint64_t at = engine ? gm_engine_take_wake(engine) : 0;
+        if (at != 0)
+            gm_alarm_set(&engine->alarm, at);
+    }
+}
+
+/* Decide what follows from the input, and do it, part by part. */
+static int enter(struct gm_engine *engine, const struct gm_input *what)
 {
     const uint64_t begin = gm_stopwatch();
+    struct gm_input input = *what;
+    bool has_more = true;
     gm_cuda_enter(&engine->cuda, engine->context);
-    const int result = gm_engine_step(engine, gm_now(), input);
+    if (gm_engine_needs_device(&input))
+        gm_engine_ask_device(engine, &input.device);
+    uint64_t part = gm_stopwatch();
+    const int result = gm_engine_step(engine, gm_now(), &input);
+    gm_engine_count_deciding(engine, gm_stopwatch() - part);
+    while (has_more) {
+        gm_engine_act(engine);
+        part = gm_stopwatch();
+        has_more = gm_engine_go_on(engine);
+        gm_engine_count_deciding(engine, gm_stopwatch() - part);
+    }
     const uint64_t ns = gm_engine_take_deciding(engine);
     if (ns > 0)
         gm_engine_emit(
             engine, &(struct gm_event){.kind = GM_EVENT_DECIDED,
                                        .app = GM_NONE,
                                        .decided = {.ns = ns, .pass_ns = gm_stopwatch() - begin}});
+    gm_engine_act(engine);
+    gm_engine_carried(engine);
+    set_alarms(engine->host);
+    if (engine->stopping.is_over && !engine->is_closing) {
+        gm_engine_halt(engine);
+        engine->stopping.on_saved(engine->stopping.arg);
+    }
     return result;
 }
 
@@ -36,12 +74,20 @@ static void enter_kind(struct gm_engine *engine, enum gm_input_kind kind)
 
 int gm_engine_join(struct gm_engine *engine, struct gm_client *client)
 {
-    return enter(engine, &(struct gm_input){.kind = GM_INPUT_JOIN, .client = client});
+    int error;
+    do
+        error = enter(engine, &(struct gm_input){.kind = GM_INPUT_JOIN, .client = client});
+    while (error == -EAGAIN);
+    return error;
 }
 
 void gm_engine_message(struct gm_engine *engine, uint32_t id, const struct gm_wire_message *message)
 {
-    enter(engine, &(struct gm_input){.kind = GM_INPUT_MESSAGE, .app = id, .message = message});
+    struct gm_input input = {.kind = GM_INPUT_MESSAGE, .app = id, .message = message};
+    uint64_t nonce[2];
+    if (message->type == GM_MSG_SHARE && gm_engine_draw_nonce(nonce))
+        input.nonce = nonce;
+    enter(engine, &input);
 }
 
 void gm_engine_imported(struct gm_engine *engine, uint32_t id, struct gm_client *partner)
@@ -61,7 +107,9 @@ void gm_engine_on_copies(void *arg)
     if (engine->is_closing)
         return;
     if (error == CUDA_SUCCESS) {
-        enter_kind(engine, GM_INPUT_COPIES);
+        struct gm_ended ended[GM_WAYS * GM_WAY_DEPTH];
+        const uint32_t n = gm_engine_list_ended(engine, ended);
+        enter(engine, &(struct gm_input){.kind = GM_INPUT_COPIES, .copies = {ended, n}});
         return;
     }
     enter(engine,
@@ -76,21 +124,35 @@ void gm_engine_on_host_copied(void *engine, uint32_t chunk, int error)
 
 void gm_engine_on_grown(void *engine)
 {
-    enter_kind(engine, GM_INPUT_PINNED);
+    const CUresult error = ((struct gm_engine *)engine)->pool.refusal;
+    enter(engine, &(struct gm_input){.kind = GM_INPUT_PINNED,
+                                     .error = error ? gm_engine_error_text(engine, error) : NULL});
 }
 
 void gm_engine_on_hashes(void *arg)
 {
     struct gm_engine *engine = arg;
-    if (!engine->is_closing)
-        enter_kind(engine, GM_INPUT_HASHES);
+    struct gm_ended_hash ended[GM_HASH_DEPTH];
+    if (engine->is_closing)
+        return;
+    const uint32_t n = gm_engine_list_hashes(engine, ended);
+    enter(engine, &(struct gm_input){.kind = GM_INPUT_HASHES, .hashes = {ended, n}});
 }
 
 void gm_engine_on_link(void *arg)
 {
     struct gm_engine *engine = arg;
-    if (!engine->is_closing)
-        enter_kind(engine, GM_INPUT_LINK);
+    struct gm_meter_sample sample;
+    if (engine->is_closing)
+        return;
+    struct gm_input input = {.kind = GM_INPUT_LINK,
+                             .link = {.why_none = gm_engine_why_no_meter(engine)}};
+    bool has = gm_engine_take_sample(engine, &sample);
+    do {
+        input.link.sample = has ? &sample : NULL;
+        enter(engine, &input);
+        has = gm_engine_take_sample(engine, &sample);
+    } while (has);
 }
 
 void gm_engine_on_alarm(void *engine)

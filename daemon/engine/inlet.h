@@ -24,7 +24,7 @@ int gm_engine_join(struct gm_engine *engine, struct gm_client *client);
 void gm_engine_describe(struct gm_engine *engine, struct gm_gpu_entry *gpu);
 /*
  * The daemon is about to end: serve nobody new, and bring as many programs as possible to where
- * they survive it (layout.c). `on_saved(arg)` is called once from the loop, or from within
+ * they survive it (step/budget.c). `on_saved(arg)` is called once from the loop, or from within
  * this call, within GM_SAVING_NS; then all gates that may open are open, and the engine does
  * nothing any more. Called again it does nothing.
  */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "daemon/engine/act/batches.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/act/client.h"
 #include "daemon/engine/binds.h"
 #include "daemon/engine/inlet.h"

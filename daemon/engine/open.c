@@ -13,14 +13,16 @@
 #include "common/sums.h"
 #include "daemon/engine/adopt.h"
 #include "daemon/engine/step/apps.h"
-#include "daemon/engine/act/batches.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/act/act.h"
+#include "daemon/engine/step/batches.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/act/hashing.h"
 #include "daemon/engine/act/ledger.h"
 #include "daemon/engine/act/meter.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/inlet.h"
+#include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/shares.h"
 #include "daemon/engine/step/waiting.h"
@@ -270,7 +272,9 @@ static int make_tables(struct gm_engine *engine, const struct gm_old *old)
     engine->table =
         gm_table_init(engine->table_memory, max_apps, max_chunks, max_frames, engine->first_budget);
     gm_check_init(&engine->check, engine->check_apps, max_apps);
-    int error = gm_engine_open_sched(engine);
+    int error = gm_actions_open(engine);
+    if (error == 0)
+        error = gm_engine_open_sched(engine);
     if (error)
         return error;
     return gm_frames_open(&engine->frames, &engine->cuda, engine->device, max_frames);
@@ -278,6 +282,7 @@ static int make_tables(struct gm_engine *engine, const struct gm_old *old)
 
 static void free_tables(struct gm_engine *engine)
 {
+    gm_actions_close(engine);
     gm_frames_close(&engine->frames);
     free(engine->table_memory);
     free(engine->sched_memory);
@@ -438,6 +443,13 @@ static void leave_kept(const struct gm_engine_config *config, int error)
         gm_kept_disconnect(config->kept);
 }
 
+/* What was posted here. */
+static void act(struct gm_engine *engine)
+{
+    gm_engine_act(engine);
+    gm_engine_carried(engine);
+}
+
 /* -EBADMSG: what the daemon before left cannot be taken over. */
 static int open_engine(struct gm_engine **out, uv_loop_t *loop,
                        const struct gm_engine_config *config, struct gm_old *old, char *why,
@@ -521,6 +533,7 @@ static int open_engine(struct gm_engine **out, uv_loop_t *loop,
     gm_engine_open_meter(engine, gm_engine_on_link);
     engine->waiting_tail = &engine->waiting;
     gm_host_add(engine->host, engine);
+    act(engine);
     *out = engine;
     gm_log(GM_LOG_INFO,
            "GPU %d (%s): budget %llu MiB of %llu%s, pinned up to %llu MiB, paged %llu, on disk "
@@ -589,6 +602,7 @@ void gm_engine_close(struct gm_engine *engine)
         if (engine->apps[id].state != GM_APP_UNUSED)
             gm_engine_free_app(engine, id);
     }
+    act(engine);
     for (uint32_t i = 0; i < engine->table->max_frames; i++)
         if (engine->table->frames[i].state != GM_FRAME_UNUSED &&
             !engine->table->frames[i].is_destroyed)

@@ -13,7 +13,7 @@
 #include "daemon/core/snapshot.h"
 #include "daemon/engine/act/client.h"
 #include "daemon/engine/act/device.h"
-#include "daemon/engine/act/frames.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/act/meter.h"
 #include "daemon/engine/inlet.h"
 #include "daemon/engine/machine.h"
@@ -29,6 +29,7 @@
 #include "daemon/engine/step/shadows.h"
 #include "daemon/engine/step/shares.h"
 #include "daemon/engine/step/waiting.h"
+#include "daemon/engine/step/windows.h"
 
 /* ---- why an app does not run, or is not all on the GPU ---- */
 
@@ -139,7 +140,8 @@ static struct gm_reason why_of(const struct gm_engine *engine, uint32_t id,
 {
     const struct gm_app *app = &engine->apps[id];
     const struct gm_table_app *entry = &engine->table->apps[id];
-    const bool is_paused = app->state == GM_APP_PAUSED, is_loading = app->state == GM_APP_LOADING;
+    const bool is_paused = app->state == GM_APP_PAUSED;
+    const bool is_loading = app->state == GM_APP_LOADING || app->state == GM_APP_LOST; /* is back */
 
     if (app->client->lost_at != 0)
         return gm_engine_why_lost(engine, id);
@@ -336,10 +338,10 @@ static void take_gpu(const struct gm_engine *engine, struct gm_snapshot_gpu *to)
 {
     const struct gm_table *table = engine->table;
     uint64_t spares = 0;
-    uint64_t free_bytes, total;
+    struct gm_device_room room;
 
     gm_cuda_enter(&engine->cuda, engine->context);
-    gm_engine_ask_device(engine, &free_bytes, &total);
+    gm_engine_ask_device(engine, &room);
     *to = (struct gm_snapshot_gpu){
         .index = engine->config.index,
         .device = engine->config.gpu,
@@ -350,8 +352,8 @@ static void take_gpu(const struct gm_engine *engine, struct gm_snapshot_gpu *to)
         .free = table->budget - table->allocated,
         .available = gm_engine_newcomer_room(engine, engine->config.is_oversize),
         .shared = table->fixed,
-        .device_total = total,
-        .device_free = free_bytes,
+        .device_total = room.total,
+        .device_free = room.free_bytes,
         .bytes = {[GM_WAY_OUT] = gm_mover_bytes(engine->mover, GM_WAY_OUT),
                   [GM_WAY_IN] = gm_mover_bytes(engine->mover, GM_WAY_IN)},
         .clean = engine->sums.clean,
@@ -361,7 +363,9 @@ static void take_gpu(const struct gm_engine *engine, struct gm_snapshot_gpu *to)
         .hash_ns = engine->hasher ? gm_hasher_ns(engine->hasher) : 0,
     };
     char unchecked_text[96];
-    const char *unchecked = gm_engine_why_unchecked(engine, unchecked_text, sizeof unchecked_text);
+    const char *unchecked = gm_engine_why_no_meter(engine);
+    if (!unchecked)
+        unchecked = gm_engine_why_unjudged(engine, unchecked_text, sizeof unchecked_text);
     snprintf(to->unchecked, sizeof to->unchecked, "%s", unchecked ? unchecked : "");
     snprintf(to->name, sizeof to->name, "%s", engine->gpu_name);
     memcpy(to->uuid, engine->uuid.bytes, sizeof to->uuid);

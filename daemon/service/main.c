@@ -9,7 +9,7 @@
  * Such a daemon prints one line and exits with 1. SIGHUP reads the options again (reload.c). On
  * SIGTERM or SIGINT the daemon ends at once with 0: the keeper holds all for the next one. Where
  * there is no keeper, and by GIVE_BACK, which --drain sends, the engines first bring memory back to
- * as many programs as they can (engine/step/layout.c). A signal ends that.
+ * as many programs as they can (engine/step/budget.c). A signal ends that.
  */
 /* clang-format on */
 #include <errno.h>

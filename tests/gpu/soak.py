@@ -9,7 +9,7 @@ the daemon does not answer or ends; if, in a break in which no program is left, 
 if the daemon has grown from the first break after the warm-up to the last: its own memory, its open files, its
 threads. So it does if nothing was switched in more than 40 seconds. There are six breaks, in less than a minute three.
 
-Run by tests/gpu/run.sh --set soak, and with --simcuda by tests/integration/soak.sh.
+Run by tests/gpu/run.sh --set soak, and with --simcuda by tests/integration/gpu_scripts.sh.
 """
 
 import argparse

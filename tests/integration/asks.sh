@@ -2,7 +2,7 @@
 # Asking is not work. Programs that ask all the time for events, streams and memory, and have nothing on the GPU, are
 # idle: another one has the GPU, and they take no turn from it.
 . "$(dirname "$0")/lib.sh"
-start_daemon --slice 3600s --idle 400ms
+start_daemon --slice 3600s --idle 400ms --log-level debug # which tells turns
 for what in events memory syncs records; do
     app "$what" linked --mode "asks-$what" --bytes 32M --pause 1 --until "$dir/enough"
     await_ready "$what"

@@ -3,7 +3,7 @@
 # back. Caps that cannot be are refused with one line. The environment and rules say caps, too; by another system's
 # variable the program sees the cap as all there is.
 . "$(dirname "$0")/lib.sh"
-[ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
+need_size
 
 # is_at NAME LEAST MOST: it has so many MiB of the GPU.
 is_at() {

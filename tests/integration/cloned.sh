@@ -17,8 +17,8 @@ is_told() {
 is_forgotten() {
     is_up && ! app_has "$dead" pid
 }
-app small linked --bytes 48M --iterations 10 --seed 1 --until "$dir/enough"
-app large linked --bytes 96M --iterations 10 --seed 2 --until "$dir/enough"
+app small linked --bytes 48M --iterations 3 --seed 1 --until "$dir/enough"
+app large linked --bytes 96M --iterations 3 --seed 2 --until "$dir/enough"
 await_ready small
 await_ready large
 for round in 1 2; do

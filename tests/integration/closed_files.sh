@@ -26,8 +26,8 @@ for so in '2>&-' '0<&- 1>&- 2>&-' '0<&-'; do
         --pinned 512M --slice 50ms --idle 50ms --log-level debug
     within "$patience" daemon_is_up_or_dead || fail "$so: the daemon does not answer"
     ! has_ended daemon || fail "$so: the daemon did not start"
-    app one linked --bytes 96M --iterations 5 --until "$dir/enough" --seed 1
-    app two proc --bytes 96M --iterations 5 --until "$dir/enough" --seed 2
+    app one linked --bytes 96M --iterations 3 --until "$dir/enough" --seed 1
+    app two proc --bytes 96M --iterations 3 --until "$dir/enough" --seed 2
     await_switches 3
     kept=$(kept_open "$(pid_of daemon)")
     [ -z "$kept" ] || fail "a program that the daemon executed would have $kept"

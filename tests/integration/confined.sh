@@ -32,7 +32,8 @@ for part in "$BUILD"/*; do [ "$part" = "$BUILD/daemon" ] || ln -s "$part" "$dir/
 ln -s "$ctl" "$dir/build/daemon"
 printf '#!/bin/sh\nexec %s %s "$@"\n' "$dir/confined" "$BUILD/daemon/gpumuxd" > "$dir/build/daemon/gpumuxd"
 chmod 755 "$dir/build/daemon/gpumuxd"
-for test in two_apps stopped share_users second_daemon space_sharing; do
+export PARTS=1 # of those in parts
+for test in kinds stopped strangers second_daemon space_sharing; do
     BUILD=$dir/build sh "$here/$test.sh" > "$dir/$test.out" 2>&1
     case $? in
     0) say "$test passed" ;;

@@ -33,11 +33,11 @@ daemon_kib() {
 
 # flooded WAY: for some seconds, beside two programs of root that take turns.
 flooded() {
-    app one linked --bytes 96M --iterations 20 --until "$dir/enough" --seed 1
-    app two proc --bytes 96M --iterations 20 --until "$dir/enough" --seed 2
+    app one linked --bytes 96M --iterations 3 --pause 30 --until "$dir/enough" --seed 1
+    app two proc --bytes 96M --iterations 3 --pause 30 --until "$dir/enough" --seed 2
     await_ready one
     await_ready two
-    spawn flood $stranger "$flood" "$1" --seconds 4 --ready "$dir/flood.ready"
+    spawn flood $stranger "$flood" "$1" --seconds 2 --ready "$dir/flood.ready"
     within "$patience" is_ready flood || fail "$1 does not begin: $(tail -n 1 "$dir/flood.out")"
     slowest=$(slowest_status flood) || fail "$1: root's mux-ctl status is not answered"
     kib=$(daemon_kib)
@@ -71,7 +71,7 @@ flooded deaf
 named 'does not read its messages'
 
 # One user's settings are no other's.
-spawn flood $stranger "$flood" set --seconds 4 --ready "$dir/flood.ready"
+spawn flood $stranger "$flood" set --seconds 2 --ready "$dir/flood.ready"
 within "$patience" is_ready flood || fail "set does not begin"
 spawn other setpriv --reuid=65533 --regid=65533 --clear-groups "$flood" set --count 40
 await other

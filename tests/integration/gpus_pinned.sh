@@ -16,7 +16,7 @@ three() {
     export CUDA_VISIBLE_DEVICES="$1"
     rm -f "$dir/enough"
     for n in 1 2 3; do
-        app "app$1$n" linked --bytes 112M --iterations 4 --seconds 1 --seed "$2$n" --until "$dir/enough"
+        app "app$1$n" linked --bytes 112M --iterations 2 --seed "$2$n" --until "$dir/enough"
         await_ready "app$1$n"
     done
     unset CUDA_VISIBLE_DEVICES
@@ -24,7 +24,7 @@ three() {
 for gpu in 0 1; do
     three "$gpu" "$((gpu + 1))"
     export CUDA_VISIBLE_DEVICES=$((1 - gpu))
-    app beside proc --bytes 96M --iterations 4 --seed 9 --until "$dir/enough"
+    app beside proc --bytes 96M --iterations 2 --seed 9 --until "$dir/enough"
     unset CUDA_VISIBLE_DEVICES
     await_ready beside
     touch "$dir/enough"

@@ -3,7 +3,7 @@
 # daemon goes on, the programs lose no byte, and nothing is left of the others when they are gone.
 . "$(dirname "$0")/lib.sh"
 hostile=$BUILD/tests/programs/gm_hostile
-seconds=${SECONDS_OF_HOSTILITY:-3}
+seconds=${SECONDS_OF_HOSTILITY:-2}
 
 # hostility SEED OPTION...: the daemon's options.
 hostility() {
@@ -13,9 +13,9 @@ hostility() {
     for i in 1 2 3; do
         spawn "bad$i" "$hostile" --seconds "$seconds" --seed "$((seed * 10 + i))"
     done
-    app one linked --bytes 64M --allocs 3 --iterations 20 --seconds "$seconds" --seed 1
-    app two proc --bytes 64M --allocs 3 --iterations 20 --seconds "$seconds" --seed 2
-    app three dlsym --mode churn --bytes 48M --iterations 20 --seconds "$seconds" --seed 3
+    app one linked --bytes 64M --allocs 3 --iterations 4 --seconds "$seconds" --seed 1
+    app two proc --bytes 64M --allocs 3 --iterations 4 --seconds "$seconds" --seed 2
+    app three dlsym --mode churn --bytes 48M --iterations 4 --seconds "$seconds" --seed 3
     for i in 1 2 3; do
         await "bad$i"
         [ "$code" = 0 ] || fail "hostile client $i: code $code: $line"

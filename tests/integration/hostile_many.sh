@@ -9,7 +9,7 @@
 GM_SHRINK=1 # it is small as it is
 . "$(dirname "$0")/lib.sh"
 hostile=$BUILD/tests/programs/gm_hostile_many
-rounds=${ROUNDS:-1} calm=${CALM:-2} storm=${STORM:-5}
+rounds=${ROUNDS:-1} calm=${CALM:-1} storm=${STORM:-3}
 status_s=2 # the most for an answer
 [ "${GM_LINKED:-}" != 1 ] || status_s=6
 need_stranger

@@ -34,8 +34,8 @@ for order in before behind; do
     esac
     for way in linked dlsym; do
         rm -f "$dir/go"
-        app_with "$order-$way" "$preload" "$way" --bytes 48M --iterations 5 --seconds 1 --seed 1 --go "$dir/go"
-        app_with "$order-$way-2" "$preload" "$way" --bytes 48M --iterations 5 --seconds 1 --seed 2
+        app_with "$order-$way" "$preload" "$way" --bytes 48M --iterations 5 --seed 1 --go "$dir/go"
+        app_with "$order-$way-2" "$preload" "$way" --bytes 48M --iterations 5 --seed 2
         await_ready "$order-$way"
         within "$patience" is_managed "$order-$way" || fail "$order-$way: the daemon does not know of its memory"
         touch "$dir/go"
@@ -51,8 +51,8 @@ for order in before behind; do
     done
 done
 for preload in "$programs/libgm_patcher.so:$shim" "$shim:$programs/libgm_patcher.so"; do
-    app_with patched "$preload" linked --mode churn --bytes 48M --iterations 60 --seed 3
-    app_with patched2 "$preload" dlsym --bytes 48M --iterations 10 --seed 4
+    app_with patched "$preload" linked --mode churn --bytes 48M --iterations 20 --seed 3
+    app_with patched2 "$preload" dlsym --bytes 48M --iterations 5 --seed 4
     expect_pass patched patched2
     say "the patched function was called $(counted patched) times"
     [ "$(counted patched)" -ne 0 ] || fail "the patch was never reached"
@@ -68,14 +68,14 @@ await_ready other
 for way in linked dlsym proc; do
     for mode in deepbind lazybind; do
         rm -f "$dir/go"
-        app "$mode-$way" linked --mode $mode --signal "$programs/libgm_library_$way.so" --bytes 48M --iterations 10 \
+        app "$mode-$way" linked --mode $mode --signal "$programs/libgm_library_$way.so" --bytes 48M --iterations 3 \
             --seed 5 --go "$dir/go"
         await_ready "$mode-$way"
         within "$patience" is_managed "$mode-$way" || fail "$mode-$way: its calls passed gpumux by"
         touch "$dir/go"
         expect_pass "$mode-$way"
     done
-    app "namespace-$way" linked --mode namespace --signal "$programs/libgm_library_$way.so" --bytes 48M --iterations 10 \
+    app "namespace-$way" linked --mode namespace --signal "$programs/libgm_library_$way.so" --bytes 48M --iterations 3 \
         --seed 6
     expect_pass "namespace-$way"
 done

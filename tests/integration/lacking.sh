@@ -18,7 +18,7 @@ lacks() {
         SIMCUDA_WITHOUT=$lacks_what
         export SIMCUDA_WITHOUT
     fi
-    app "$lacks_name" "$@" --bytes 96M --iterations 10 --seconds 1 --go "$dir/go" --seed 1
+    app "$lacks_name" "$@" --bytes 96M --iterations 3 --go "$dir/go" --seed 1
     unset SIMCUDA_WITHOUT
     await_ready "$lacks_name"
 }
@@ -72,8 +72,8 @@ stop_daemon
 # No memory handles on the host: pinned memory is registered; the rest is as ever, but for --oversize host.
 export SIMCUDA_NO=host-numa
 start_daemon --oversize host
-app one linked --bytes 96M --iterations 10 --seconds 2 --seed 3 --until "$dir/enough"
-app two proc --bytes 96M --iterations 10 --seconds 2 --seed 4 --until "$dir/enough"
+app one linked --bytes 96M --iterations 3 --seed 3 --until "$dir/enough"
+app two proc --bytes 96M --iterations 3 --seed 4 --until "$dir/enough"
 await_switches 3
 expect_pass one two
 expect_switches 3
@@ -93,10 +93,10 @@ stop_daemon
 # The same with the tiers below, which are reached through pinned memory.
 rm -f "$GPUMUX_SOCKET"
 start_daemon --pinned 256M --paged 512M
-app one linked --bytes 96M --iterations 10 --seconds 1 --seed 3
-app two linked --bytes 96M --iterations 10 --seconds 1 --seed 4
-app three linked --bytes 96M --iterations 10 --seconds 1 --seed 5
-app four linked --bytes 96M --iterations 10 --seconds 1 --seed 6
+app one linked --bytes 96M --iterations 3 --seed 3
+app two linked --bytes 96M --iterations 3 --seed 4
+app three linked --bytes 96M --iterations 3 --seed 5
+app four linked --bytes 96M --iterations 3 --seed 6
 expect_pass one two three four
 expect_empty
 stop_daemon

@@ -25,10 +25,23 @@ export LD_LIBRARY_PATH="$BUILD/tests/simcuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH
 ctl=$BUILD/daemon/mux-ctl
 shim=$BUILD/shim/libgpumux.so
 shrink=${GM_SHRINK:-1}
+part_n=0 # parts that have begun
 patience=300 # seconds for what happens soon, or ends; generous: sanitizers are slow, machines are busy
 
 say() {
     echo "$name: $*"
+}
+
+# part NAME: what follows stands by itself. Its name is before all that is said from here on, and no file is left of programs that
+# have ended, nor one that they waited for (enough, go). With PARTS in the environment the test ends after so many.
+part() {
+    [ -z "${PARTS:-}" ] || [ "$part_n" -lt "$PARTS" ] || exit 0
+    part_n=$((part_n + 1))
+    name="$(basename "$0" .sh), $1"
+    for part_file in "$dir"/*.code; do
+        [ ! -f "$part_file" ] || rm -f "${part_file%.code}".*
+    done
+    rm -f "$dir/enough" "$dir"/go*
 }
 
 evidence() {
@@ -51,9 +64,15 @@ fail() {
     exit 1
 }
 
+# skip WHY: the rest of the test. If a part has been, the test has passed.
 skip() {
     echo "skipped: $*"
+    [ "$part_n" = 0 ] || exit 0
     exit 77
+}
+
+need_size() {
+    [ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
 }
 
 # keepers: the processes of gpumux-keeper that daemons of this test have started.
@@ -203,7 +222,7 @@ worker() {
 # start_daemon_on_faulty_disk ARGUMENT...: on a disk that fails as the head of programs/faulty_disk.c says; it is full
 # while $dir/full is there.
 start_daemon_on_faulty_disk() {
-    mkdir "$dir/disk"
+    mkdir -p "$dir/disk"
     export GM_FAULTY_DISK="$dir/full"
     spawn daemon env LD_PRELOAD="$BUILD/tests/programs/libgm_faulty_disk.so" "$BUILD/daemon/gpumuxd" \
         --socket "$GPUMUX_SOCKET" --gpu-budget 160M --pinned 288M --disk "$dir/disk:512M" \
@@ -414,6 +433,18 @@ has_switched() {
 await_switches() {
     within "$patience" has_switched "$1"
     touch "$dir/enough"
+}
+
+# expect_turns LEAST NAME...: so many more switches, and then each ends well, and nothing is left. At least two of them, which
+# do not fit together, were started with --until "$dir/enough".
+expect_turns() {
+    take_status
+    turns_least=$(($(gpu switches) + $1))
+    shift
+    await_switches "$turns_least"
+    expect_pass "$@"
+    expect_switches "$turns_least"
+    expect_empty
 }
 
 # expect_switches LEAST

@@ -17,8 +17,8 @@ start_daemon --slice 50ms --log-level debug
 [ ! -s "$dir/log.out" ] || fail "a new daemon has a log: $(cat "$dir/log.out")"
 spawn follow "$ctl" log -f --json
 spawn follow_text "$ctl" log --follow
-app one linked --bytes 96M --allocs 3 --seconds 3 --iterations 10 --seed 1 --until "$dir/enough"
-app two linked --bytes 96M --allocs 3 --seconds 3 --iterations 10 --seed 2 --until "$dir/enough"
+app one linked --bytes 96M --allocs 3 --seconds 3 --iterations 3 --seed 1 --until "$dir/enough"
+app two linked --bytes 96M --allocs 3 --seconds 3 --iterations 3 --seed 2 --until "$dir/enough"
 await_ready one
 await_ready two
 "$ctl" set "$(pid_of one)" weight=2 > /dev/null || fail "set failed"

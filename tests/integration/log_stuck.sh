@@ -25,8 +25,8 @@ END
 }
 
 serves() {
-    app one linked --bytes 96M --iterations 6 --until "$dir/enough" --seed 1
-    app two proc --bytes 96M --iterations 6 --until "$dir/enough" --seed 2
+    app one linked --bytes 96M --iterations 3 --until "$dir/enough" --seed 1
+    app two proc --bytes 96M --iterations 3 --until "$dir/enough" --seed 2
     spawn talk talk
     await talk
     [ "$code" = 0 ] || fail "the daemon hangs: $line"

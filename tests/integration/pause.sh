@@ -1,8 +1,11 @@
 #!/bin/sh
-# A paused program gets no GPU time and keeps everything: others use its room, and when it is resumed it goes on with
-# every byte. Also when all fit, and with several at once.
+# Programs are paused, resumed and evicted.
 . "$(dirname "$0")/lib.sh"
+without_keeper
 
+# A paused program gets no GPU time and keeps everything: others use its room, and when it is resumed it goes on with every byte.
+# Also when all fit, and with several at once.
+part pause
 run_of() {
     app_number "$(pid_of "$1")" run_s
 }
@@ -26,8 +29,8 @@ resume() {
 }
 
 start_daemon --slice 200ms
-app one linked --bytes 96M --allocs 3 --seconds 4 --iterations 10 --seed 1 --until "$dir/enough"
-app two linked --bytes 96M --allocs 2 --seconds 4 --iterations 10 --seed 2 --until "$dir/enough"
+app one linked --bytes 96M --allocs 3 --iterations 3 --seed 1 --until "$dir/enough"
+app two linked --bytes 96M --allocs 2 --iterations 3 --seed 2 --until "$dir/enough"
 await_ready one
 await_ready two
 pause "$(pid_of one)"
@@ -48,8 +51,8 @@ expect_empty
 
 # With room for all: a paused one stays where it is, and nobody else notices.
 rm -f "$dir/enough"
-app small linked --bytes 40M --seconds 3 --iterations 5 --seed 3 --until "$dir/enough"
-app other linked --bytes 40M --seconds 3 --iterations 5 --seed 4 --until "$dir/enough"
+app small linked --bytes 40M --iterations 3 --seed 3 --until "$dir/enough"
+app other linked --bytes 40M --iterations 3 --seed 4 --until "$dir/enough"
 await_ready small
 await_ready other
 pause "$(pid_of small)"
@@ -85,7 +88,7 @@ is_off() {
     is_up && [ "$(app_number "$(pid_of "$1")" device_bytes)" = 0 ] && [ "$(gpu used_bytes)" = 0 ] && [ "$(gpu cached_bytes)" = 0 ]
 }
 rm -f "$dir/enough"
-app busy linked --bytes 40M --seconds 3 --iterations 5 --seed 6 --until "$dir/enough"
+app busy linked --bytes 40M --iterations 3 --seed 6 --until "$dir/enough"
 await_ready busy
 take_status
 free=$(gpu device_free_bytes)
@@ -113,3 +116,85 @@ touch "$dir/go.idle"
 expect_pass idle
 expect_empty
 stop_daemon
+
+# A program that has nothing to do by the time that it is paused wants no turn: none of its memory is moved to the GPU before it
+# asks for it, however much time there is.
+part "idle before"
+# On a busy machine a program whose work has just ended could be parked, and would want a turn for that.
+export SIMCUDA_NO=channels
+start_default --idle 2s --best-class latency --log-level debug
+(
+    export GPUMUX_CLASS=latency
+    app first linked --bytes 96M --iterations 4 --seed 1 --go "$dir/go.first" --until "$dir/enough"
+)
+await_ready first
+app still linked --bytes 96M --iterations 4 --seed 2 --go "$dir/go.still"
+await_ready still
+touch "$dir/go.first" # at once: still is not known to be idle yet
+
+is_away() {
+    has_state still idle && has_state first running
+}
+within "$patience" is_away || fail "still waits for a turn that it has no use for: $(app_of "$(pid_of still)")"
+grep -q "app 1 is idle: it was paused" "$dir/daemon.out" || fail "still was idle before it was paused: the test shows nothing"
+turns=$(turns_of still)
+touch "$dir/enough"
+expect_pass first
+sleep 1
+[ "$(turns_of still)" = "$turns" ] || fail "still was given a turn"
+has_state still idle || fail "still is not idle any more"
+touch "$dir/go.still"
+expect_pass still
+[ "$(turns_of still)" -gt "$turns" ] || fail "still had no turn"
+expect_empty
+stop_daemon
+unset SIMCUDA_NO
+
+# A program asks what its pointers are while it is paused and its memory is swapped out: it is answered at once, as for memory
+# that never moved, in every way of reaching the driver. Natively it passes the same checks.
+part questions
+
+is_evicted() {
+    is_up && [ "$(app_number "$(pid_of "$1")" resident_bytes)" -lt "$(app_number "$(pid_of "$1")" total_bytes)" ]
+}
+
+has_asked() {
+    [ -f "$dir/$1.signal.asked" ] || has_ended "$1"
+}
+
+native alone linked --mode pointers --bytes 24M --iterations 2
+expect_pass alone
+start_daemon --slice 200ms
+for way in linked dlsym proc; do
+    app "$way" "$way" --mode pointers --bytes 96M --allocs 3 --iterations 3 --seed 1 --signal "$dir/$way.signal"
+    await_ready "$way"
+    "$ctl" pause "$(pid_of "$way")" > "$dir/said" 2>&1 || fail "pause: $(cat "$dir/said")"
+    within "$patience" has_state "$way" paused || fail "$way is not paused"
+    app "other-$way" linked --bytes 120M --iterations 3 --seed 2
+    within "$patience" is_evicted "$way" || fail "$way keeps all of its room"
+    touch "$dir/$way.signal.ask"
+    within "$patience" has_asked "$way" || fail "$way waits for an answer"
+    ! has_ended "$way" || fail "$way: $(tail -n 1 "$dir/$way.out")"
+    has_state "$way" paused || fail "$way was let go to be answered"
+    "$ctl" resume "$(pid_of "$way")" > "$dir/said" 2>&1 || fail "resume: $(cat "$dir/said")"
+    expect_pass "$way" "other-$way"
+done
+expect_empty
+
+# Threads that ask on and on while it takes turns with others.
+app asking linked --mode pointers --bytes 96M --allocs 3 --iterations 6 --seconds 1 --threads 3 --seed 3
+app hog linked --bytes 120M --iterations 6 --seconds 1 --seed 4
+expect_pass asking hog
+expect_empty
+
+# The daemon dies while the program is paused and swapped out: it still gets its answers.
+app lost linked --mode pointers --bytes 96M --allocs 3 --iterations 1 --seed 1 --signal "$dir/lost.signal"
+await_ready lost
+"$ctl" pause "$(pid_of lost)" > "$dir/said" 2>&1 || fail "pause: $(cat "$dir/said")"
+app hog linked --bytes 120M --iterations 3 --seed 2
+within "$patience" is_evicted lost || fail "lost keeps all of its room"
+kill -KILL "$(pid_of daemon)"
+await daemon
+touch "$dir/lost.signal.ask"
+within "$patience" has_asked lost || fail "lost waits for an answer"
+[ -f "$dir/lost.signal.asked" ] || fail "lost: $(tail -n 1 "$dir/lost.out")"

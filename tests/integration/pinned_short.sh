@@ -2,7 +2,7 @@
 # Too little pinned memory for a whole switch, and nothing below it: evictions wait until copies in have given room
 # back. The status and the log call that a wait for pinned room, not for lower tiers.
 . "$(dirname "$0")/lib.sh"
-[ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
+need_size
 
 # parts NAME: of all switches kept, one a line.
 parts() {
@@ -14,8 +14,8 @@ has_waited() {
 
 export SIMCUDA_COPY_RATE=1G
 start_daemon --pinned 224M
-app one linked --bytes 144M --allocs 3 --iterations 6 --seed 1 --until "$dir/enough"
-app two linked --bytes 144M --allocs 3 --iterations 6 --seed 2 --until "$dir/enough"
+app one linked --bytes 144M --allocs 3 --iterations 3 --seed 1 --until "$dir/enough"
+app two linked --bytes 144M --allocs 3 --iterations 3 --seed 2 --until "$dir/enough"
 within "$patience" has_waited || fail "nothing waits for pinned room"
 await_switches 2
 expect_pass one two

@@ -5,7 +5,7 @@ native bare linked --mode pools --iterations 2 --only \
     first,errors,order,inherited,quiet,numbers,giving-back,objects,contexts,foreign,kinds,races,capture,many
 expect_pass bare
 start_daemon
-app alone linked --mode pools --iterations 4
+app alone linked --mode pools --iterations 2
 expect_pass alone
 # with a threshold above it the pool holds what was freed
 kept=$(sed -n 's/^kept=\([0-9]*\) .*/\1/p' "$dir/alone.out" | head -n 1)
@@ -16,8 +16,8 @@ two=$(sed -n 's/^two=//p' "$dir/bare.out" | sort -u)
 app proc proc --mode pools --iterations 2
 expect_pass proc
 # beside another that takes the GPU from it
-app pools dlsym --mode pools --iterations 4 --seconds 2
-app other linked --bytes 128M --allocs 3 --seconds 2 --iterations 4 --seed 2
+app pools dlsym --mode pools --iterations 4
+app other linked --bytes 128M --allocs 3 --iterations 8 --seed 2
 expect_pass pools other
 # and by a driver that is asked nothing beside a capture but what is known to be allowed
 export SIMCUDA_UNSAFE=cuStreamGetCtx,cuStreamGetId,cuDeviceGetDefaultMemPool,cuDevicePrimaryCtxGetState

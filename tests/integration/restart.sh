@@ -22,9 +22,9 @@ shows() {
 
 start_daemon
 [ -z "$(keepers)" ] || fail "there are two keepers"
-orphan paused linked --bytes 96M --seconds 1 --iterations 10 --seed 1 --until "$dir/enough"
-orphan light linked --bytes 96M --seconds 1 --iterations 10 --seed 2 --until "$dir/enough"
-orphan stopped linked --bytes 96M --seconds 1 --iterations 10 --seed 3 --until "$dir/enough"
+orphan paused linked --bytes 96M --iterations 3 --seed 1 --until "$dir/enough"
+orphan light linked --bytes 96M --iterations 3 --seed 2 --until "$dir/enough"
+orphan stopped linked --bytes 96M --iterations 3 --seed 3 --until "$dir/enough"
 within "$patience" has_switched 4 || fail "nobody takes turns"
 "$ctl" pause "$(pid_of paused)" > /dev/null || fail "pause failed"
 "$ctl" set "$(pid_of light)" weight=0.5 class=batch > /dev/null || fail "set failed"

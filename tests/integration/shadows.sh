@@ -16,7 +16,7 @@ turns() {
     within "$patience" switches_now "$turns_until" || fail "$(gpu switches) switches, $turns_until expected"
 }
 
-# run_two MODE BYTES: both programs take turns until each had all of its memory out; of what left the GPU in 20 turns
+# run_two MODE BYTES: both programs take turns until each had all of its memory out; of what left the GPU in 10 turns
 # since, $out bytes were copied, $clean were unchanged and $zero were zero.
 run_two() {
     take_status
@@ -25,13 +25,13 @@ run_two() {
     app two linked --mode "$1" --bytes "$2" --allocs 2 --iterations 4 --seed 2 --until "$dir/enough"
     await_ready one
     await_ready two
-    turns 10
+    turns 6
     before_out=$(gpu bytes_out) first=$((before_out - first_out)) before_clean=$(gpu bytes_clean) before_zero=$(gpu bytes_zero)
-    turns 20
+    turns 10
     out=$(($(gpu bytes_out) - before_out))
     clean=$(($(gpu bytes_clean) - before_clean))
     zero=$(($(gpu bytes_zero) - before_zero))
-    say "$1: of what left the GPU in 20 turns $((out >> 20)) MiB were copied, $((clean >> 20)) were unchanged," \
+    say "$1: of what left the GPU in 10 turns $((out >> 20)) MiB were copied, $((clean >> 20)) were unchanged," \
         "$((zero >> 20)) zero; before $((first >> 20)) MiB were copied;" \
         "shadows $(($(gpu_tier pinned_shadow_bytes) >> 20)) MiB"
     : > "$dir/enough"

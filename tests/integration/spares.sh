@@ -34,9 +34,9 @@ done
 expect_empty
 
 # Two that do so, and do not fit together with a third: what is kept moves with the rest, or goes.
-app one linked --mode reuse --bytes 32M --iterations 40 --seconds 2 --seed 1 --go "$dir/now" --until "$dir/enough"
-app two proc --mode reuse --bytes 24M --iterations 40 --seconds 2 --seed 2 --go "$dir/now" --until "$dir/enough"
-app hog dlsym --bytes 140M --iterations 20 --seconds 2 --seed 3 --until "$dir/enough"
+app one linked --mode reuse --bytes 32M --iterations 3 --seed 1 --go "$dir/now" --until "$dir/enough"
+app two proc --mode reuse --bytes 24M --iterations 3 --seed 2 --go "$dir/now" --until "$dir/enough"
+app hog dlsym --bytes 140M --iterations 3 --seed 3 --until "$dir/enough"
 touch "$dir/now"
 await_switches 2
 expect_pass one two hog
@@ -49,8 +49,8 @@ expect_empty
 for try in 1 2 3 4 5; do
     take_status
     before=$(gpu switches)
-    app steady linked --bytes 80M --iterations 40 --seconds 2 --seed 5
-    app churn dlsym --mode churn --bytes 64M --iterations 100 --seconds 3 --seed 6
+    app steady linked --bytes 80M --iterations 10 --seconds 1 --seed 5
+    app churn dlsym --mode churn --bytes 64M --iterations 40 --seconds 1 --seed 6
     expect_pass steady churn
     take_status
     turns=$(($(gpu switches) - before))
@@ -82,7 +82,8 @@ expect_pass keeper
 expect_empty
 
 # The daemon is lost, with what is kept and without.
-app left linked --mode churn --bytes 96M --iterations 20 --seconds 3 --seed 4
+app left linked --mode churn --bytes 96M --iterations 20 --seed 4 --until "$dir/gone"
 await_ready left
 kill -9 "$(pid_of daemon)" || fail "the daemon is not there"
+touch "$dir/gone"
 expect_pass left

@@ -101,10 +101,10 @@ go_on_frozen_v2() {
 
 GPUMUX_GROUP=pair
 export GPUMUX_GROUP
-app a linked --bytes 48M --iterations 10 --seed 1 --until "$dir/enough"
-app b linked --bytes 48M --iterations 10 --seed 2 --until "$dir/enough"
+app a linked --bytes 48M --iterations 3 --seed 1 --until "$dir/enough"
+app b linked --bytes 48M --iterations 3 --seed 2 --until "$dir/enough"
 unset GPUMUX_GROUP
-app c linked --bytes 96M --iterations 10 --seed 3 --until "$dir/enough"
+app c linked --bytes 96M --iterations 3 --seed 3 --until "$dir/enough"
 for i in a b c; do await_ready $i; done
 
 runs() {
@@ -146,9 +146,9 @@ expect_empty
 # --- who does not fit beside it is told by whom, and what to do; pausing it takes effect when it goes on ---
 
 rm "$dir/enough"
-app a linked --bytes 96M --iterations 10 --seed 1 --until "$dir/enough"
-app b linked --bytes 96M --iterations 10 --seed 2 --until "$dir/enough"
-app c linked --bytes 32M --iterations 10 --seed 3 --until "$dir/enough"
+app a linked --bytes 96M --iterations 3 --seed 1 --until "$dir/enough"
+app b linked --bytes 96M --iterations 3 --seed 2 --until "$dir/enough"
+app c linked --bytes 32M --iterations 3 --seed 3 --until "$dir/enough"
 for i in a b c; do await_ready $i; done
 set_paused pause b
 within "$patience" runs a || fail "a has no turn: $(app_of "$(pid_of a)")"

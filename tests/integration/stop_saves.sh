@@ -60,7 +60,7 @@ if [ "$shrink" = 1 ]; then
     start_daemon --slice 200ms --paged 256M
     rm -f "$dir/enough"
     for i in 1 2 3; do
-        app "app$i" linked --mode part --bytes 96M --allocs 6 --seconds 1 --seed "$i" --until "$dir/enough"
+        app "app$i" linked --mode part --bytes 96M --allocs 6 --seed "$i" --until "$dir/enough"
     done
     for i in 1 2 3; do await_ready "app$i"; done
     are_cold() {

@@ -1,9 +1,11 @@
 #!/bin/sh
-# While a latency-critical program runs beside others, they have the shortest timeslices of the GPU and it has the longest,
-# as far as the driver lets them; otherwise each has its part by weight, and with equal ones the driver's own. Several others with work take turns, and one that
-# cannot be held gives all of them somewhat longer timeslices instead.
+# Timeslices of the GPU follow classes and weights, as said or as found.
 . "$(dirname "$0")/lib.sh"
 
+# While a latency-critical program runs beside others, they have the shortest timeslices of the GPU and it has the longest, as far
+# as the driver lets them; otherwise each has its part by weight, and with equal ones the driver's own. Several others with work
+# take turns, and one that cannot be held gives all of them somewhat longer timeslices instead.
+part said
 endless() {
     endless_name=$1
     shift
@@ -153,6 +155,7 @@ expect_slices a=0 b=0
 end a
 kill "$(pid_of b)"
 await b
+unset GPUMUX_LOG
 ! grep 'does not take a timeslice' "$dir/shim.log" || fail "the driver has other timeslices"
 stop_daemon
 
@@ -181,4 +184,35 @@ take_status
 slices critical=0 a=0 || fail "there are timeslices with --latency-mode off"
 end a
 end critical
+stop_daemon
+
+# Nothing is set: a program that is mostly idle is found to be interactive, though all are of one level yet. While it works,
+# others that work without a rest have the shortest timeslices of the GPU; while it rests, all have the driver's own.
+part found
+start_default
+app long linked --mode endless --bytes 16M --hold 1 --until "$dir/enough"
+app chat linked --mode count --bytes 16M --hold 300 --pause 900 --iterations 1000
+await_ready long
+await_ready chat
+at_level() {
+    is_up && [ "$(app_number "$(pid_of "$1")" level)" = "$2" ]
+}
+for request in 1 2 3; do
+    within "$patience" slices long=1 chat=0 || fail "chat is not found to be interactive"
+    within "$patience" slices long=0 chat=0 || fail "chat counts while it rests"
+done
+
+# What is said stands above what is found.
+"$ctl" set "$(pid_of chat)" class=batch > /dev/null || fail "mux-ctl set"
+within "$patience" at_level chat 3 || fail "chat is at another level than 3"
+for moment in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+    take_status
+    slices long=0 chat=0 || fail "chat counts though it is batch"
+    sleep .1
+done
+touch "$dir/enough"
+expect_pass long
+kill "$(pid_of chat)"
+await chat
+expect_empty
 stop_daemon

@@ -21,10 +21,10 @@ end_record() {
 start_daemon --slice 50ms
 record whole
 [ "$(stat -c %a "$dir/whole.trace")" = 600 ] || fail "the trace has mode $(stat -c %a "$dir/whole.trace")"
-app one linked --bytes 96M --allocs 3 --seconds 2 --iterations 10 --seed 1 --until "$dir/enough"
+app one linked --bytes 96M --allocs 3 --iterations 3 --seed 1 --until "$dir/enough"
 await_ready one
 record part
-app two linked --bytes 96M --allocs 3 --seconds 2 --iterations 10 --seed 2 --until "$dir/enough"
+app two linked --bytes 96M --allocs 3 --iterations 3 --seed 2 --until "$dir/enough"
 await_ready two
 "$ctl" set "$(pid_of one)" weight=2 > /dev/null || fail "set failed"
 await_switches 10

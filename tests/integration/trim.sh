@@ -2,7 +2,7 @@
 # mux-ctl trim: that of a user takes nothing from the programs of others; root's takes all. The memory of paused programs
 # leaves the GPU by it, and comes back. The status names who or which rule keeps a program, or its memory, off the GPU.
 . "$(dirname "$0")/lib.sh"
-[ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
+need_size
 need_stranger
 MiB=$((1 << 20))
 
@@ -25,7 +25,7 @@ says() {
 
 start_daemon --pinned 768M
 for i in 1 2; do
-    app "reader$i" linked --mode readonly --bytes 96M --allocs 4 --iterations 10 --seed "$i" --until "$dir/enough"
+    app "reader$i" linked --mode readonly --bytes 96M --allocs 4 --iterations 3 --seed "$i" --until "$dir/enough"
     await_ready "reader$i"
 done
 has_settled() { # what comes back has its copy still

@@ -31,9 +31,9 @@ are_back() {
 
 start "$BUILD/daemon/gpumuxd"
 shim=$now
-orphan old linked --bytes 96M --seconds 1 --iterations 10 --seed 1 --until "$dir/enough"
+orphan old linked --bytes 96M --iterations 3 --seed 1 --until "$dir/enough"
 shim=$next
-orphan new linked --bytes 96M --seconds 1 --iterations 10 --seed 2 --until "$dir/enough"
+orphan new linked --bytes 96M --iterations 3 --seed 2 --until "$dir/enough"
 within "$patience" has_switched 4 || fail "nobody takes turns"
 change "$BUILD/tests/versions/gpumuxd_next"
 app newer linked --bytes 32M --iterations 2 --seed 3

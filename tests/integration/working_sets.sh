@@ -2,7 +2,7 @@
 # Programs of which a turn touches a part: those whose parts fit together run together, and nothing moves. Memory that is
 # touched again is there and right, wherever it was; a program that grows beside them does not wait for what is cold.
 . "$(dirname "$0")/lib.sh"
-[ "$shrink" = 1 ] || skip "what fits and what does not would be otherwise with smaller programs"
+need_size
 
 # still NAME...: all of them run, nothing has switched for a second, and each of them has gone on.
 still() {
@@ -18,8 +18,8 @@ still() {
 # Two of 128 MiB on 160, of which each works on 16; the memory of all is right at the end.
 # Pinned memory has room for 288 MiB beside the window.
 start_daemon --slice 200ms --log-level debug --pinned 512M --paged 256M
-app part1 linked --mode part --bytes 128M --allocs 8 --seconds 2 --seed 1 --until "$dir/enough"
-app part2 linked --mode lasts --signal "$dir/lasts" --bytes 128M --allocs 8 --seconds 2 --seed 2 --until "$dir/enough"
+app part1 linked --mode part --bytes 128M --allocs 8 --seed 1 --until "$dir/enough"
+app part2 linked --mode lasts --signal "$dir/lasts" --bytes 128M --allocs 8 --seed 2 --until "$dir/enough"
 await_ready part1
 await_ready part2
 within "$patience" still part1 part2 || fail "programs whose needs fit do not run together"
@@ -51,7 +51,7 @@ are_cold || fail "memory is cold that a kernel uses, or not what nobody touches"
 
 # Beside them one that grows to 96 MiB in steps of 8, each 100 ms: it is there soon, and then works on all of it.
 begun=$(date +%s)
-app grows linked --mode grows --bytes 96M --allocs 12 --hold 100 --seconds 3 --seed 7
+app grows linked --mode grows --bytes 96M --allocs 12 --hold 100 --seconds 1 --seed 7
 await_ready grows
 say "grown after $(($(date +%s) - begun)) s"
 [ $(($(date +%s) - begun)) -le 12 ] || fail "a program that grows waits for what is cold"
@@ -67,7 +67,7 @@ expect_empty
 # Who goes over to other memory finds it as it was.
 rm "$dir/enough"
 for i in 1 2; do
-    app "moves$i" linked --mode moves --hold 1500 --bytes 128M --allocs 8 --seconds 9 --seed "$i"
+    app "moves$i" linked --mode moves --hold 1500 --bytes 128M --allocs 8 --seconds 5 --seed "$i"
 done
 expect_pass moves1 moves2
 expect_empty

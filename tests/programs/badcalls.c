@@ -1,7 +1,7 @@
 /*
  * Calls that a driver refuses, and calls in the forms of older CUDA versions: one line each, "what:
  * CUresult" or a number. What it prints with gpumux must be what it prints without it, line by line
- * (tests/integration/bad_calls.sh), on simcuda and on a GPU.
+ * (tests/integration/answers.sh), on simcuda and on a GPU.
  *
  * Nothing here makes the GPU touch what it must not: that ends the context, on any driver.
  */

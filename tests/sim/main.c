@@ -23,11 +23,7 @@
 #include "tests/sim/returns.h"
 #include "tests/sim/workload.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SEEDS = 250, STORMS = 60 };
-#else
-enum { SEEDS = 2000, STORMS = 500 };
-#endif
+enum { SEEDS = 400, STORMS = 100 };
 
 /* Rare ones that each found a fault in a policy once. */
 static const uint64_t rare[] = {81, 1579, 2765, 5293, 217288};

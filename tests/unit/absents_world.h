@@ -24,9 +24,9 @@
 
 #include "common/windows.h"
 #include "daemon/engine/absents.h"
-#include "daemon/engine/act/batches.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/act/client.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/act/ledger.h"
 #include "daemon/engine/inlet.h"
 #include "daemon/engine/state/groups.h"

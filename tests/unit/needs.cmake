@@ -45,7 +45,7 @@ endfunction()
 
 # --- the daemon ---
 
-gm_needs("absents;absents_fails" KEEPER DAEMON engine/absents engine/keep engine/act/client engine/state/groups service/process
+gm_needs("absents;absents_fails" KEEPER DAEMON engine/absents engine/keep engine/act/client engine/state/client engine/state/groups service/process
   WRAP calloc aligned_alloc mmap memfd_create fopen uv_poll_init gm_kept_put syscall)
 gm_needs(adopt DAEMON engine/adopt)
 gm_needs(alarm DAEMON memory/alarm)
@@ -54,15 +54,15 @@ gm_needs(binds DAEMON engine/binds WRAP clock_gettime)
 gm_needs("bounds;control;places;placing;server" LINK gm_service)
 gm_needs(caps DAEMON engine/step/caps engine/step/room engine/state/groups)
 gm_needs(chains DAEMON memory/pages)
-gm_needs(client DAEMON engine/act/client engine/state/groups WRAP uv_poll_init syscall)
+gm_needs(client DAEMON engine/act/client engine/state/client engine/state/groups WRAP uv_poll_init syscall)
 gm_needs(engine_idle DAEMON engine/step/gates)
-gm_needs(engine_log DAEMON engine/act/events engine/step/log engine/step/memory views/journal views/log
+gm_needs(engine_log DAEMON engine/state/actions engine/state/events engine/step/log engine/step/memory views/journal views/log
   views/tape views/tell views/why trace/trace)
-gm_needs(engine_policy DAEMON engine/state/round engine/state/groups engine/act/events engine/step/feed engine/step/set memory/alarm
+gm_needs(engine_policy DAEMON engine/state/round engine/state/groups engine/state/events engine/step/feed engine/step/set
   service/rules service/users)
-gm_needs(engine_shares DAEMON engine/act/say engine/act/device engine/act/events engine/step/shares)
+gm_needs(engine_shares DAEMON engine/state/events engine/step/shares)
 gm_needs(engine_waiting DAEMON engine/step/waiting)
-gm_needs(engine_windows DAEMON engine/step/windows engine/act/windows)
+gm_needs(engine_windows DAEMON engine/step/windows engine/act/windows engine/state/actions)
 gm_needs(export DAEMON trace/trace ctl/export LINK m)
 gm_needs(files DAEMON memory/files)
 gm_needs("fit;learn" LINK gm_profile)
@@ -92,7 +92,7 @@ gm_needs(outlives KEEPER SIMCUDA DAEMON memory/cuda memory/frames "memory/hostpo
 gm_needs(past DAEMON service/past)
 gm_needs(process DAEMON service/process)
 gm_needs(reasons DAEMON views/why)
-gm_needs(release DAEMON engine/step/shares engine/act/frames engine/act/exits)
+gm_needs(release DAEMON engine/step/shares engine/step/frames engine/step/exits)
 gm_needs(rules DAEMON service/rules service/users)
 gm_needs(samples LINK gm_bench_report)
 gm_needs(seen DAEMON service/seen)

@@ -1,8 +1,9 @@
 /*
- * A small model of the world that plans move memory in, shared by the tests
- * test_plan*.c: a table, tiers with exact accounts, and where the copies of every chunk are. A
- * move begins (it takes what it needs) and ends (it gives back what it leaves), as in the daemon,
- * so that moves can overlap in any order.
+ * A small model of the world that plans move memory in, shared by the tests of core/layout,
+ * core/plan and core/table: a table, tiers with exact accounts, and where the copies of every chunk
+ * are. A move begins (it takes what it needs) and ends (it gives back what it leaves), as in the
+ * daemon, so that moves can overlap in any order. Worlds are random, with their seed, full or
+ * nearly; some chunks are fixed, and some are to be mapped on the host.
  *
  * world_check is called after every step: the table's invariants (hence that frames never exceed
  * the budget and serve one user each), that no tier exceeds its cap, that the accounts are those of
@@ -25,7 +26,7 @@
 
 #define MAX_APPS 8u
 #define MAX_CHUNKS 512u
-#define MAX_FRAMES 512u
+#define MAX_FRAMES 544u
 #define MAX_MOVES (4 * MAX_CHUNKS)
 #define MIB (1ull << 20)
 
@@ -48,6 +49,7 @@ struct world {
     /* what is under way: chunks, and frames that are being destroyed */
     uint32_t flying[MAX_CHUNKS], n_flying;
     uint32_t ends[MAX_FRAMES], n_ends;
+    uint32_t orphans[MAX_FRAMES], n_orphans; /* fixed frames that only others map */
     /* bytes moved, by kind of move; FILL: of what was written */
     uint64_t bytes[GM_MOVE_PROMOTE + 1];
     uint64_t bytes_to[GM_TIERS]; /* demoted to it */
@@ -128,18 +130,29 @@ static inline uint32_t allocate(struct world *world, uint32_t app, uint64_t byte
     return index;
 }
 
-/* Give back an app's newest allocation. Nothing is under way. */
-static inline void free_one(struct world *world, uint32_t app)
+/* A fixed frame that nobody maps any more. */
+static inline void let_go(struct world *world, uint32_t frame)
 {
-    uint32_t index = world->table->apps[app].allocations.head;
-    if (index == GM_NONE)
-        return;
+    gm_table_condemn_frame(world->table, frame, GM_NONE);
+    gm_table_end_frame(world->table, frame);
+}
+
+/* Give an allocation back, of which nothing is under way. `is_open`: others map what is fixed. */
+static inline void give_back(struct world *world, uint32_t index, bool is_open)
+{
     free_silently(world->table, index);
     for (uint32_t c = world->table->allocations[index].first, next; c != GM_NONE; c = next) {
-        struct gm_chunk *chunk = chunk_of(world, c);
+        const struct gm_chunk *chunk = &world->table->chunks[c];
+        const uint32_t frame = chunk->frame;
         next = chunk->sibling;
-        if (chunk->frame != GM_NONE)
-            gm_table_free_frame(world->table, chunk->frame);
+        if (frame != GM_NONE && chunk->is_fixed && is_open) {
+            gm_table_orphan_frame(world->table, frame);
+            world->orphans[world->n_orphans++] = frame;
+        } else if (frame != GM_NONE && chunk->is_fixed) {
+            let_go(world, frame);
+        } else if (frame != GM_NONE) {
+            gm_table_free_frame(world->table, frame);
+        }
         if (chunk->tier > GM_TIER_GPU)
             world->used[chunk->tier] -= gm_class_bytes(chunk->class);
         if (gm_table_end_chunk(world->table, c))
@@ -147,15 +160,25 @@ static inline void free_one(struct world *world, uint32_t app)
     }
 }
 
+/* An app's newest. */
+static inline void free_one(struct world *world, uint32_t app)
+{
+    const uint32_t index = world->table->apps[app].allocations.head;
+    if (index != GM_NONE)
+        give_back(world, index, false);
+}
+
 static inline void end_world(struct world *world)
 {
+    while (world->n_orphans > 0)
+        let_go(world, world->orphans[--world->n_orphans]);
     for (uint32_t app = 0; app < MAX_APPS; app++) {
         while (world->table->apps[app].is_used && world->table->apps[app].allocations.count > 0)
             free_one(world, app);
         if (world->table->apps[app].is_used)
             gm_table_remove_app(world->table, app);
     }
-    assert_int_equal(world->table->committed, 0);
+    assert_int_equal(world->table->committed + world->table->fixed, 0);
     for (unsigned t = GM_TIER_PINNED; t < GM_TIERS; t++)
         assert_true(!has_tiers(world) || world->used[t] == 0);
     free(world->memory);
@@ -204,9 +227,9 @@ static inline void world_input(const struct world *world, struct gm_layout *layo
     for (unsigned t = GM_TIER_PINNED; t < GM_TIERS; t++)
         layout->tiers[t] =
             (struct gm_layout_tier){.cap = world->cap[t],
-                                  .used = world->used[t],
-                                  .ending = world->tells_ending ? world->ending[t] : 0,
-                                  .is_closed = world->is_closed[t]};
+                                    .used = world->used[t],
+                                    .ending = world->tells_ending ? world->ending[t] : 0,
+                                    .is_closed = world->is_closed[t]};
     layout->window = world->window;
 }
 
@@ -294,6 +317,37 @@ static inline void end_destroy(struct world *world, uint32_t at)
     gm_table_end_frame(world->table, frame);
 }
 
+/* All that is under way ends. */
+static inline void end_all(struct world *world)
+{
+    while (world->n_flying > 0)
+        end_flight(world, world->flying[0]);
+    while (world->n_ends > 0)
+        end_destroy(world, 0);
+    world_check(world);
+}
+
+/* Some of the plan's moves begin, each with a chance of one in `one_in`. */
+static inline void begin_some(struct world *world, const struct gm_plan *plan, uint64_t one_in)
+{
+    struct gm_plan_hold hold = {.has_eviction = false};
+    for (uint32_t i = 0; i < plan->n; i++) {
+        const struct gm_move *move = &plan->moves[i];
+        if (is_ready(world, move) && may_take(world, &hold, move) && draw(world, one_in) == 0)
+            begin_move(world, move);
+        else
+            gm_plan_pass_over(&hold, move, move_bytes(world, move));
+    }
+    world_check(world);
+}
+
+/* It would touch what is fixed. */
+static inline bool is_bound(const struct world *world, const struct gm_move *move)
+{
+    return (move->kind != GM_MOVE_DESTROY && world->table->chunks[move->chunk].is_fixed) ||
+           (move->frame != GM_NONE && world->table->frames[move->frame].share != 0);
+}
+
 /* Carry out the plan in its order, each move alone. Returns the bytes evicted. */
 static inline uint64_t carry_out(struct world *world, const struct gm_plan *plan)
 {
@@ -301,7 +355,7 @@ static inline uint64_t carry_out(struct world *world, const struct gm_plan *plan
     uint64_t before = world->bytes[GM_MOVE_EVICT];
     for (uint32_t i = 0; i < plan->n; i++) {
         const struct gm_move *move = &plan->moves[i];
-        if (!is_ready(world, move) || !may_take(world, &nothing, move))
+        if (!is_ready(world, move) || !may_take(world, &nothing, move) || is_bound(world, move))
             fail_msg("seed %llu: move %u of %u (kind %d) is not possible in its turn",
                      (unsigned long long)world->seed, i, plan->n, move->kind);
         begin_move(world, move);
@@ -356,6 +410,195 @@ static inline struct gm_plan plan_ahead(struct world *world, uint32_t target,
     set_layout(world, &target, 1, victims, n_victims, n_donors);
     world->layout.is_ahead = true;
     return make_plan(world);
+}
+
+/* ---- random worlds with all tiers, and turns in them ---- */
+
+/* How the sizes of allocations are drawn. */
+enum sizes { SIZES_EQUAL, SIZES_SMALL, SIZES_MIXED, SIZES };
+
+static inline uint64_t draw_size(struct world *world, enum sizes sizes)
+{
+    switch (sizes) {
+    case SIZES_EQUAL:
+        return (1 + draw(world, 4)) * GM_CHUNK_MAX;
+    case SIZES_SMALL:
+        return (1 + draw(world, 31)) * GM_CHUNK_MIN;
+    case SIZES_MIXED:
+    case SIZES:
+        break;
+    }
+    return (1 + draw(world, draw(world, 2) ? 100 : 10)) * GM_CHUNK_MIN;
+}
+
+/* What of an app can be evicted, or comes. */
+static inline uint64_t movable(const struct world *world, uint32_t app)
+{
+    return world->table->apps[app].committed - world->table->apps[app].fixed;
+}
+
+/* Bytes for which there is room, beside what only others map. */
+static inline uint64_t capacity_of(const struct world *world)
+{
+    uint64_t bytes = world->table->budget - world->table->orphaned - world->window;
+    if (!has_tiers(world))
+        return 3 * bytes;
+    for (unsigned t = GM_TIER_PINNED; t < GM_TIERS; t++)
+        bytes += world->cap[t];
+    return bytes;
+}
+
+static inline void make_tiered_world(struct world *world, uint64_t seed)
+{
+    make_world(world, 0, seed);
+    world->table->budget = (64 + draw(world, 256)) * GM_CHUNK_MIN;
+    world->window =
+        GM_PLAN_WINDOW_MIN + (draw(world, 3) == 0 ? draw(world, 100) * GM_CHUNK_MIN : 0);
+    world->cap[GM_TIER_PINNED] = world->window;
+    if (draw(world, 4) > 0)
+        world->cap[GM_TIER_PINNED] += draw(world, 200) * GM_CHUNK_MIN;
+    for (unsigned t = GM_TIER_PAGED; t < GM_TIERS; t++)
+        world->cap[t] = draw(world, 3) == 0 ? 0 : draw(world, 300) * GM_CHUNK_MIN;
+    if (draw(world, 6) == 0) /* none is modelled */
+        world->window = world->cap[GM_TIER_PINNED] = 0;
+    world->tells_ending = draw(world, 2) == 0;
+    unsigned users = 1 + (unsigned)draw(world, 2);
+    for (uint32_t app = 0; app < MAX_APPS; app++)
+        assert_true(gm_table_add_app(world->table, app, 1000 + (uint32_t)draw(world, users)));
+}
+
+/* Allocate until the tiers are full, or nearly. Every app fits beside what is fixed. */
+static inline void fill_up(struct world *world, enum sizes sizes)
+{
+    for (int attempt = 0; attempt < 60; attempt++) {
+        const uint32_t app = (uint32_t)draw(world, MAX_APPS);
+        uint64_t bytes = draw_size(world, sizes);
+        if (world->table->committed + bytes > capacity_of(world))
+            bytes = sizes == SIZES_EQUAL || world->table->committed > capacity_of(world)
+                        ? 0
+                        : capacity_of(world) - world->table->committed;
+        if (bytes > 0 &&
+            movable(world, app) + bytes + world->table->fixed <= world->table->budget &&
+            world->table->used_chunks + gm_chunk_count(bytes) <= MAX_CHUNKS)
+            allocate(world, app, bytes);
+    }
+}
+
+/* Other programs have an app's newest allocation mapped from now on, if it is there and every app
+ * can still run beside what is fixed then. */
+static inline void fix_one(struct world *world, uint32_t app)
+{
+    const uint32_t newest = world->table->apps[app].allocations.head;
+    if (newest == GM_NONE || !gm_table_can_fix(world->table, newest) ||
+        world->table->chunks[world->table->allocations[newest].first].is_fixed)
+        return;
+    for (uint32_t i = 0; i < MAX_APPS; i++)
+        if (i != app &&
+            movable(world, i) + world->table->fixed + world->table->allocations[newest].bytes >
+                world->table->budget)
+            return;
+    gm_table_fix(world->table, newest, 1, (const uint64_t[2]){1, 2});
+}
+
+/* Memory comes, goes and is fixed. Nothing is under way. */
+static inline void change_world(struct world *world, enum sizes sizes)
+{
+    for (uint64_t n = draw(world, 4); n > 0; n--) {
+        const uint32_t app = (uint32_t)draw(world, MAX_APPS);
+        const uint32_t newest = world->table->apps[app].allocations.head;
+        const uint64_t what = draw(world, 4);
+        if (what == 0)
+            fix_one(world, app);
+        else if (newest != GM_NONE)
+            give_back(world, newest, what == 1);
+    }
+    while (world->n_orphans > 0 && draw(world, 2))
+        let_go(world, world->orphans[--world->n_orphans]);
+    fill_up(world, sizes);
+    world_check(world);
+}
+
+/* Some chunks of an app get another place, or all of them one on the GPU. */
+static inline void change_places(struct world *world, uint32_t app, bool is_any)
+{
+    for (uint32_t a = world->table->apps[app].allocations.head; a != GM_NONE;
+         a = world->table->allocations[a].next)
+        for (uint32_t c = world->table->allocations[a].first; c != GM_NONE;
+             c = world->table->chunks[c].sibling)
+            if (gm_chunk_is_still(&world->table->chunks[c]) && !world->table->chunks[c].is_fixed)
+                gm_table_put(world->table, c, is_any && draw(world, 4) == 0);
+    world_check(world);
+}
+
+/* Both, with sizes that are drawn, which it returns. */
+static inline enum sizes make_full_world(struct world *world, uint64_t seed)
+{
+    make_tiered_world(world, seed);
+    enum sizes sizes = (enum sizes)draw(world, SIZES);
+    if (sizes == SIZES_EQUAL) { /* nothing is left over anywhere */
+        world->table->budget -= world->table->budget % GM_CHUNK_MAX;
+        world->window -= world->window % GM_CHUNK_MAX;
+        for (unsigned t = GM_TIER_PINNED; t < GM_TIERS; t++)
+            world->cap[t] -= world->cap[t] % GM_CHUNK_MAX;
+    }
+    fill_up(world, sizes);
+    return sizes;
+}
+
+/* Apps in the order of their next use: targets that fit together, then the others, farthest first.
+ */
+struct turn {
+    uint32_t targets[MAX_APPS], victims[MAX_APPS];
+    uint32_t n_targets, n_victims;
+};
+
+static inline void draw_turn(struct world *world, struct turn *turn)
+{
+    uint32_t order[MAX_APPS];
+    uint64_t fits = world->table->fixed;
+    for (uint32_t i = 0; i < MAX_APPS; i++)
+        order[i] = i;
+    for (uint32_t i = MAX_APPS; i > 1; i--) {
+        uint32_t j = (uint32_t)draw(world, i), swapped = order[i - 1];
+        order[i - 1] = order[j];
+        order[j] = swapped;
+    }
+    *turn = (struct turn){.n_targets = 0};
+    uint32_t most = 1 + (uint32_t)draw(world, 4), n_rest = 0, rest[MAX_APPS];
+    for (uint32_t i = 0; i < MAX_APPS; i++) {
+        const uint64_t bytes = movable(world, order[i]);
+        if (turn->n_targets < most && fits + bytes <= world->table->budget) {
+            fits += bytes;
+            turn->targets[turn->n_targets++] = order[i];
+        } else {
+            rest[n_rest++] = order[i];
+        }
+    }
+    while (n_rest > 0)
+        turn->victims[turn->n_victims++] = rest[--n_rest];
+}
+
+static inline void check_closed(const struct world *world, const struct gm_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n; i++)
+        if (plan->moves[i].kind == GM_MOVE_DEMOTE)
+            assert_false(world->is_closed[plan->moves[i].to_tier]);
+}
+
+static inline struct gm_plan plan_turn(struct world *world, const struct turn *turn)
+{
+    struct gm_plan plan =
+        plan_for(world, turn->targets, turn->n_targets, turn->victims, turn->n_victims);
+    check_closed(world, &plan);
+    return plan;
+}
+
+static inline uint32_t missing_of(const struct world *world, const struct turn *turn)
+{
+    uint32_t missing = 0;
+    for (uint32_t i = 0; i < turn->n_targets; i++)
+        missing += world->table->apps[turn->targets[i]].missing;
+    return missing;
 }
 
 #endif

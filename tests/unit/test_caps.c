@@ -12,8 +12,8 @@
 
 #include "daemon/core/table.h"
 #include "daemon/engine/act/client.h"
-#include "daemon/engine/act/exits.h"
-#include "daemon/engine/act/frames.h"
+#include "daemon/engine/step/exits.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/caps.h"

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "daemon/engine/act/client.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/round.h"
 
 static int no_pidfd, no_poll; /* the error; 0: there is one */

@@ -1,6 +1,7 @@
 /*
- * engine/step/gates: which programs have work, from what they submit and from what the GPU still has
- * of it. The engine around it is this test, and so is the program: it answers when it is told to.
+ * engine/step/gates: which programs have work, from what they submit and from what the GPU still
+ * has of it. The engine around it is this test, and so is the program: it answers when it is told
+ * to.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,8 +11,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/engine/act/events.h"
-#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/events.h"
+#include "daemon/engine/state/say.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/step/allocs.h"
 #include "daemon/engine/step/feed.h"
@@ -27,7 +28,7 @@ static uint32_t queries, wants, rests, wastes;
 static uint64_t query; /* the newest */
 static bool is_group;
 
-void gm_engine_say(const struct gm_engine *e, uint32_t id, enum gm_msg_type type, const void *body)
+void gm_engine_say(struct gm_engine *e, uint32_t id, enum gm_msg_type type, const void *body)
 {
     assert_true(e == &engine && id == 0 && type == GM_MSG_QUERY);
     query = ((const struct gm_msg_query *)body)->query;

@@ -14,7 +14,8 @@
 #include "daemon/core/sched_account.h"
 #include "daemon/core/sched_step.h"
 #include "daemon/engine/act/client.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/actions.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/state.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/host.h"
@@ -72,9 +73,19 @@ static int set_up(void **state)
     return engine->sched ? 0 : -1;
 }
 
+/* What has happened is told. */
+static struct gm_journal *told(void)
+{
+    for (struct gm_action *at = gm_engine_carry(engine); at; at = at->next)
+        gm_journal_event(journal, &at->event);
+    gm_engine_carried(engine);
+    return journal;
+}
+
 static int tear_down(void **state)
 {
     (void)state;
+    gm_actions_close(engine);
     free(engine->sched_memory);
     free(journal);
     free(engine->apps);
@@ -116,7 +127,7 @@ static void what_was_refused_is_told(void **state)
         gm_engine_note_refusal(engine, 1, &full, i);
     assert_int_equal(engine->counts[GM_EVENT_REFUSED], 78);
 
-    cJSON *log = gm_view_log(journal, 11), *status = cJSON_CreateObject();
+    cJSON *log = gm_view_log(told(), 11), *status = cJSON_CreateObject();
     const cJSON *entry = cJSON_GetArrayItem(cJSON_GetObjectItem(log, "entries"), 0);
     assert_string_equal(cJSON_GetObjectItem(entry, "kind")->valuestring, "refused");
     assert_string_equal(cJSON_GetObjectItem(entry, "why")->valuestring, "full");
@@ -128,7 +139,7 @@ static void what_was_refused_is_told(void **state)
                         "--pinned, --paged or --disk");
     cJSON_Delete(log);
     engine->now += 3 * GM_S;
-    gm_view_refusals(journal, 0, engine->now, status);
+    gm_view_refusals(told(), 0, engine->now, status);
     const cJSON *kept = cJSON_GetObjectItem(status, "refusals");
     assert_int_equal(cJSON_GetArraySize(kept), GM_REFUSALS_KEPT);
     entry = cJSON_GetArrayItem(kept, GM_REFUSALS_KEPT - 1);
@@ -149,26 +160,26 @@ static void a_program_that_tries_does_not_flood_the_log(void **state)
     engine->apps[1].client = &client;
     engine->apps[1].refusal.newest.why = GM_WHY_FULL;
     gm_engine_note_refusals(engine);
-    assert_int_equal(journal->gpu[0].n_refusals, 0);
+    assert_int_equal(told()->gpu[0].n_refusals, 0);
     for (int i = 0; i < 25; i++, engine->now += 100 * GM_MS) {
         engine->apps[1].refusal.n += 10;
         stat->refused += 10;
         gm_engine_note_refusals(engine);
     }
-    assert_int_equal(journal->gpu[0].n_refusals, 3);
-    assert_int_equal(journal->gpu[0].refusals[0].n_refused, 10);
-    assert_int_equal(journal->gpu[0].refusals[1].n_refused, 100);
-    assert_int_equal(journal->gpu[0].refusals[1].refusal.why, GM_WHY_FULL);
+    assert_int_equal(told()->gpu[0].n_refusals, 3);
+    assert_int_equal(told()->gpu[0].refusals[0].n_refused, 10);
+    assert_int_equal(told()->gpu[0].refusals[1].n_refused, 100);
+    assert_int_equal(told()->gpu[0].refusals[1].refusal.why, GM_WHY_FULL);
     gm_engine_note_last_refusal(engine, 1);
-    assert_int_equal(journal->gpu[0].n_refusals, 4);
+    assert_int_equal(told()->gpu[0].n_refusals, 4);
     assert_int_equal(engine->counts[GM_EVENT_REFUSED], 250);
     stat->driver_refused_bytes = 12345; /* the daemon was not asked */
     stat->driver_refused++;
     stat->refused++;
     engine->now += 2 * GM_S;
     gm_engine_note_refusals(engine);
-    assert_int_equal(journal->gpu[0].refusals[4].refusal.why, GM_WHY_DRIVER);
-    assert_int_equal(journal->gpu[0].refusals[4].refusal.bytes, 12345);
+    assert_int_equal(told()->gpu[0].refusals[4].refusal.why, GM_WHY_DRIVER);
+    assert_int_equal(told()->gpu[0].refusals[4].refusal.bytes, 12345);
     assert_int_equal(engine->counts[GM_EVENT_REFUSED], 251);
 
     /* What the daemon before has told, the next one does not. */
@@ -200,9 +211,9 @@ static void a_refusal_has_the_reason_that_was_decided(void **state)
     gm_engine_note_refusals(engine);
     stat->refused++;
     gm_engine_note_last_refusal(engine, 1);
-    assert_int_equal(journal->gpu[0].n_refusals, 2);
+    assert_int_equal(told()->gpu[0].n_refusals, 2);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(journal->gpu[0].refusals[i].refusal.why, GM_WHY_USER);
+        assert_int_equal(told()->gpu[0].refusals[i].refusal.why, GM_WHY_USER);
     /* One that was asked for again, and had then, is none. A pool's own limit is no reason of the
      * daemon's. What a program takes back of its count says nothing. */
     gm_engine_refused(engine, 1, 1 << 30, GM_WHY_USER);
@@ -210,11 +221,11 @@ static void a_refusal_has_the_reason_that_was_decided(void **state)
     gm_engine_note_refusals(engine);
     stat->refused = 1;
     gm_engine_note_refusals(engine);
-    assert_int_equal(journal->gpu[0].n_refusals, 2);
+    assert_int_equal(told()->gpu[0].n_refusals, 2);
     stat->refused = 3;
     gm_engine_note_refusals(engine);
-    assert_int_equal(journal->gpu[0].n_refusals, 3);
-    assert_int_equal(journal->gpu[0].refusals[2].refusal.why, GM_WHY_OWN);
+    assert_int_equal(told()->gpu[0].n_refusals, 3);
+    assert_int_equal(told()->gpu[0].refusals[2].refusal.why, GM_WHY_OWN);
     engine->table = NULL;
     free(stat);
 }
@@ -256,7 +267,7 @@ static const char *word(const cJSON *object, const char *key)
 /* The newest entry; the caller's. */
 static cJSON *newest(void)
 {
-    cJSON *log = gm_view_log(journal, journal->n - 1);
+    cJSON *log = gm_view_log(told(), told()->n - 1);
     cJSON *entry = cJSON_DetachItemFromArray(cJSON_GetObjectItem(log, "entries"), 0);
     assert_non_null(entry);
     cJSON_Delete(log);
@@ -268,7 +279,7 @@ static void test_turns(void **state)
     (void)state;
     join(0, 60);
     open_gate(0, false); /* the first to come takes nobody's place: no entry */
-    assert_int_equal(journal->n, 0);
+    assert_int_equal(told()->n, 0);
     engine->now += GM_S;
     join(1, 60);
     engine->now += 4 * GM_S; /* its slice is over */
@@ -366,7 +377,7 @@ static void test_levels_and_settings(void **state)
     join(0, 60);
     open_gate(0, false);
     gm_engine_note_levels(engine);
-    assert_int_equal(journal->n, 0);
+    assert_int_equal(told()->n, 0);
     engine->now += 9 * GM_S;
     step(GM_SCHED_TIMER, 0, 0);
     gm_engine_note_levels(engine);
@@ -377,7 +388,7 @@ static void test_levels_and_settings(void **state)
     assert_int_equal(number(entry, "level"), 2);
     cJSON_Delete(entry);
     gm_engine_note_levels(engine); /* once */
-    assert_int_equal(journal->n, 1);
+    assert_int_equal(told()->n, 1);
 
     /* a level that follows from a setting is told with it */
     struct gm_settings said = {.has = GM_SET_CLASS, .class = GM_CLASS_BATCH};
@@ -387,7 +398,7 @@ static void test_levels_and_settings(void **state)
     engine->decisions++;
     gm_engine_note_set(engine, 0, 1000, &said, &policy);
     gm_engine_note_levels(engine);
-    assert_int_equal(journal->n, 2);
+    assert_int_equal(told()->n, 2);
     entry = newest();
     assert_string_equal(word(entry, "kind"), "set");
     assert_string_equal(word(entry, "set"), "class=batch");
@@ -409,10 +420,10 @@ static void test_levels_and_settings(void **state)
 /* The first and last number of what the log holds after `since`, and how many there are. */
 static void expect_range(uint64_t since, uint64_t first, uint64_t last)
 {
-    cJSON *log = gm_view_log(journal, since);
+    cJSON *log = gm_view_log(told(), since);
     const cJSON *entries = cJSON_GetObjectItem(log, "entries");
     const int n = cJSON_GetArraySize(entries);
-    assert_int_equal(number(log, "newest"), journal->n);
+    assert_int_equal(number(log, "newest"), told()->n);
     assert_int_equal(number(log, "kept"), GM_NOTES);
     assert_int_equal(n, first ? last - first + 1 : 0);
     for (int i = 0; i < n; i++)
@@ -443,8 +454,8 @@ static void test_switch_times(void **state)
         sum += cases[i].ns;
         counts[cases[i].bound]++;
     }
-    assert_memory_equal(journal->gpu[0].switches, counts, sizeof counts);
-    assert_int_equal(journal->gpu[0].switch_ns, sum);
+    assert_memory_equal(told()->gpu[0].switches, counts, sizeof counts);
+    assert_int_equal(told()->gpu[0].switch_ns, sum);
     assert_int_equal(engine->counts[GM_EVENT_SWITCH], sizeof cases / sizeof cases[0]);
 }
 
@@ -472,12 +483,12 @@ static void test_decision_times(void **state)
         sum += cases[i].ns;
         counts[cases[i].bound]++;
     }
-    const struct gm_decision_times *times = &journal->gpu[0].decisions;
+    const struct gm_decision_times *times = &told()->gpu[0].decisions;
     assert_memory_equal(times->counts, counts, sizeof counts);
     assert_int_equal(times->sum_ns, sum);
     assert_int_equal(times->most_ns, 7168 * GM_US + 1);
-    assert_int_equal(journal->gpu[0].passes.most_ns, 3 * GM_MS);
-    assert_int_equal(journal->n, 0); /* nothing of it is in the log */
+    assert_int_equal(told()->gpu[0].passes.most_ns, 3 * GM_MS);
+    assert_int_equal(told()->n, 0); /* nothing of it is in the log */
 }
 
 static void test_range(void **state)

@@ -17,7 +17,6 @@
 #include "common/features.h"
 #include "daemon/core/sched_account.h"
 #include "daemon/engine/act/client.h"
-#include "daemon/engine/act/device.h"
 #include "daemon/engine/state/engine.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/state.h"
@@ -39,10 +38,6 @@ static struct gm_rules rules;
 static unsigned notes;
 static char why[256];
 
-uint64_t gm_engine_stopwatch(void)
-{
-    return 0;
-}
 void gm_engine_begin_notes(struct gm_engine *e, uint32_t id)
 {
     struct gm_sched_account account;

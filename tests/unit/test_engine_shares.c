@@ -13,11 +13,12 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "daemon/engine/act/batches.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/act/client.h"
-#include "daemon/engine/act/frames.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/state/engine.h"
 #include "daemon/engine/state/groups.h"
+#include "daemon/engine/state/say.h"
 #include "daemon/engine/state/state.h"
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/feed.h"
@@ -170,12 +171,9 @@ bool gm_engine_send_places(struct gm_engine *e, enum gm_batch_kind kind, struct 
     return true;
 }
 
-static int send_message(struct gm_session *session, enum gm_msg_type type, const void *body,
-                        const void *entries, uint32_t count, const int *fds, int n_fds)
+void gm_engine_say(struct gm_engine *e, uint32_t id, enum gm_msg_type type, const void *body)
 {
-    uint32_t id = (uint32_t)(uintptr_t)session - 1;
-    assert_in_range(id, 0, APPS - 1);
-    assert_true(entries == NULL && count == 0 && fds == NULL && n_fds == 0);
+    assert_true(e->apps[id].session != NULL);
     if (type == GM_MSG_SHARED) {
         shared[id] = *(const struct gm_msg_shared *)body;
         n_shared[id]++;
@@ -187,13 +185,12 @@ static int send_message(struct gm_session *session, enum gm_msg_type type, const
         shut[id] = *(const struct gm_msg_shut_is *)body;
         n_shut[id]++;
     }
-    return 0;
 }
 
-static void end_session(struct gm_session *session, enum gm_refusal reason, const char *text)
+void gm_engine_cut_off(struct gm_engine *e, uint32_t id, enum gm_refusal reason, const char *text)
 {
     assert_int_equal(reason, GM_REFUSE_PROTOCOL);
-    assert_true(session != NULL && text != NULL);
+    assert_true(e->apps[id].session != NULL && text != NULL);
     n_ended++;
 }
 
@@ -269,7 +266,8 @@ static void free_it(uint32_t app, uint64_t va)
 
 static void share(uint32_t app, uint64_t va)
 {
-    gm_engine_share(engine, app, &(struct gm_msg_share){.cookie = 7, .va = va});
+    static const uint64_t nonce[2] = {0x1234567890abcdef, 0xfedcba0987654321};
+    gm_engine_share(engine, app, &(struct gm_msg_share){.cookie = 7, .va = va}, nonce);
     assert_int_equal(shared[app].cookie, 7);
     assert_null(gm_table_check(engine->table));
 }
@@ -309,10 +307,7 @@ static int set_up(void **state)
     engine = calloc(1, sizeof *engine);
     if (!engine)
         return -1;
-    engine->config =
-        (struct gm_engine_config){.max_apps = APPS,
-                                  .budget = 512 * MIB,
-                                  .outlet = {.send = send_message, .end = end_session}};
+    engine->config = (struct gm_engine_config){.max_apps = APPS, .budget = 512 * MIB};
     engine->apps = calloc(APPS, sizeof *engine->apps);
     engine->table_memory = calloc(1, gm_table_size(APPS, CHUNKS, CHUNKS));
     if (!engine->apps || !engine->table_memory)

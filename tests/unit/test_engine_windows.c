@@ -16,6 +16,7 @@
 
 #include "common/windows.h"
 #include "daemon/engine/act/windows.h"
+#include "daemon/engine/state/actions.h"
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/windows.h"
@@ -49,6 +50,19 @@ void gm_engine_uses(struct gm_engine *e, uint32_t app, const struct gm_use *uses
 }
 
 /* ---- the world ---- */
+
+/* Windows end, and what was touched in them is read. */
+static void follow(struct gm_engine *e)
+{
+    gm_engine_follow_windows(e);
+    for (struct gm_action *at = gm_engine_carry(e); at; at = at->next) {
+        assert_int_equal(at->kind, GM_ACTION_READ_WINDOW);
+        gm_engine_answer_window(e, at);
+        gm_engine_take_window(e, at->window.app, at->window.before, at->window.is_whole,
+                              at->window.uses, at->window.n);
+    }
+    gm_engine_carried(e);
+}
 
 static struct gm_engine *make_engine(uint32_t index)
 {
@@ -93,6 +107,7 @@ static int tear_down(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < GPUS; i++) {
+        gm_actions_close(engines[i]);
         free(engines[i]->table);
         free(engines[i]->apps);
         free(engines[i]);
@@ -139,7 +154,7 @@ static void pass(uint64_t ns)
 {
     for (uint32_t i = 0; i < GPUS; i++) {
         engines[i]->now += ns;
-        gm_engine_follow_windows(engines[i]);
+        follow(engines[i]);
     }
 }
 
@@ -400,7 +415,7 @@ static void end_turn(enum gm_app_state state, uint64_t after)
     for (uint32_t i = 0; i < GPUS; i++) {
         engines[i]->now += after;
         engines[i]->apps[0].state = state;
-        gm_engine_follow_windows(engines[i]);
+        follow(engines[i]);
     }
 }
 
@@ -453,11 +468,11 @@ static void test_two(void **state)
     for (uint32_t i = 0; i < 2; i++) { /* the other one comes first */
         touch(BASE + i * 2 * MIB);
         engines[1]->now += GM_WINDOW_NS;
-        gm_engine_follow_windows(engines[1]);
+        follow(engines[1]);
         assert_int_equal(window_now(), 11 + i);
     }
     engine->now += GM_WINDOW_NS;
-    gm_engine_follow_windows(engine);
+    follow(engine);
     assert_int_equal(window_now(), 12);
     assert_int_equal(engine->apps[0].windows.number, 12);
     assert_int_equal(n_told, 2); /* of both windows */

@@ -308,7 +308,7 @@ static void test_precedence(void **state)
     assert_int_equal(rmdir(path), 0);
 }
 
-/* What is gone is told with its place (integration_gone), whatever its value is. */
+/* What is gone is told with its place (integration_config), whatever its value is. */
 static void test_gone(void **state)
 {
     (void)state;

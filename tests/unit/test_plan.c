@@ -1,655 +1,604 @@
 /*
- * core/plan, rule by rule: first without tiers below the GPU (which victims, which frames), then
- * what lies below it. Random worlds, overlapping moves and the search for better plans are in
- * test_plan_tiers.c.
+ * core/plan in random worlds: with tiers below the GPU and without, of one user or two, full or
+ * nearly, with fixed chunks and chunks that are to be on the host. Which chunks move test_layout.c
+ * says; here it is how.
+ *
+ * In order: every plan is possible move by move, complete, leaves its targets on the GPU and the
+ * window free; what was never written is not moved; the same input gives the same plan; made again
+ * and again in the middle it moves no more. No planner could move less, so LRU does not.
+ *
+ * Overlapping: moves begin and end in random order under the rule that plan.h states, with plans
+ * dropped and made anew for other targets in the middle: it always ends.
+ *
+ * Switches: beside a closed tier nobody is taken apart for a target that does not become whole.
  */
+#include "common/clock.h"
 #include "tests/unit/plan_world.h"
 
-/* Two apps of one user and one size class, 60 % of the budget each: exactly what lacks is evicted.
+static struct world world;
+static uint64_t seeds = 36;
+
+static bool has_closed_tier(void)
+{
+    return world.is_closed[GM_TIER_PAGED] || world.is_closed[GM_TIER_DISK];
+}
+
+/* The window is free, or nothing that is pinned has room below. */
+static void check_window(const struct turn *turn, uint64_t beside)
+{
+    uint64_t pinned = 0;
+    for (uint32_t i = 0; i < turn->n_victims; i++)
+        pinned += world.table->apps[turn->victims[i]].bytes[GM_TIER_PINNED];
+    if (has_tiers(&world) && free_in(&world, GM_TIER_PINNED) < world.window + beside &&
+        pinned > 0) {
+        assert_true(free_in(&world, GM_TIER_PAGED) < GM_CHUNK_MAX);
+        assert_true(free_in(&world, GM_TIER_DISK) < GM_CHUNK_MAX);
+    }
+}
+
+static void check_never_written(const struct gm_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n; i++)
+        if (plan->moves[i].kind != GM_MOVE_FILL && plan->moves[i].kind != GM_MOVE_DESTROY)
+            assert_int_not_equal(world.table->chunks[plan->moves[i].chunk].tier, GM_TIER_NONE);
+}
+
+/* ---- in order ---- */
+
+/* A plan is empty only if not even the first chunk that is at hand has room. */
+static void check_empty(const struct turn *turn)
+{
+    const uint32_t first = world.table->apps[turn->targets[0]].away[GM_TIER_PINNED].head;
+    if (first != GM_NONE)
+        assert_true(bytes_of(&world, first) > free_in(&world, GM_TIER_GPU) + world.table->free);
+}
+
+/* What any planner must evict of others for this turn; and what must go down then. */
+static uint64_t least_evicted(const struct turn *turn)
+{
+    uint64_t room = world.table->budget - world.table->fixed, missing = 0;
+    for (uint32_t a = 0; a < MAX_APPS; a++)
+        room -= world.table->apps[a].resident;
+    for (uint32_t i = 0; i < turn->n_targets; i++) {
+        const struct gm_table_app *app = &world.table->apps[turn->targets[i]];
+        room += app->leaving;
+        missing +=
+            movable(&world, turn->targets[i]) - app->resident - (app->on_host - app->leaving);
+    }
+    return missing > room ? missing - room : 0;
+}
+
+static uint64_t least_demoted(const struct turn *turn, uint64_t evicted)
+{
+    uint64_t pinned = world.used[GM_TIER_PINNED] + world.window + evicted;
+    for (uint32_t i = 0; i < turn->n_targets; i++)
+        pinned -= world.table->apps[turn->targets[i]].bytes[GM_TIER_PINNED];
+    return pinned > world.cap[GM_TIER_PINNED] ? pinned - world.cap[GM_TIER_PINNED] : 0;
+}
+
+/*
+ * Where every tier is full, a plan may have to stop halfway because what would give pages back
+ * comes later for its urgency; the next one goes on. That is rare.
  */
-static void test_evicts_only_what_lacks(void **state)
+struct counts {
+    uint32_t plans, incomplete, again;
+};
+
+static void check_same(const struct gm_move *a, const struct gm_move *b, uint32_t n)
 {
-    struct world world;
-    const uint32_t a = 0, b = 1;
-    (void)state;
-    make_world(&world, 320 * MIB, 1);
-    gm_table_add_app(world.table, a, 1000);
-    gm_table_add_app(world.table, b, 1000);
-    allocate(&world, a, 192 * MIB);
-    allocate(&world, b, 192 * MIB);
-    struct gm_plan plan = plan_for(&world, &a, 1, &b, 1);
-    assert_true(plan.is_complete);
-    assert_int_equal(carry_out(&world, &plan), 0);
-    plan = plan_for(&world, &b, 1, &a, 1);
-    assert_true(plan.is_complete);
-    assert_int_equal(carry_out(&world, &plan), 64 * MIB);
-    assert_int_equal(world.table->apps[a].resident, 128 * MIB);
-    assert_int_equal(world.table->apps[b].missing, 0);
-    plan = plan_for(&world, &a, 1, &b, 1);
-    assert_int_equal(carry_out(&world, &plan), 64 * MIB);
-    free(world.memory);
+    for (uint32_t i = 0; i < n; i++)
+        assert_true(a[i].kind == b[i].kind && a[i].to_tier == b[i].to_tier &&
+                    a[i].chunk == b[i].chunk && a[i].frame == b[i].frame);
 }
 
-/* The app named first loses first, and the second only when the first has nothing left. */
-static void test_victims_in_order(void **state)
+/* The second time with space for so many moves: it has the first ones. */
+static struct gm_plan plan_twice(const struct turn *turn, uint32_t capacity)
 {
-    struct world world;
-    const uint32_t order[] = {2, 1}, a = 0, everyone[] = {1, 2};
-    (void)state;
-    make_world(&world, 128 * MIB, 1);
-    for (uint32_t i = 0; i < 3; i++)
-        gm_table_add_app(world.table, i, 1000);
-    allocate(&world, 1, 64 * MIB);
-    allocate(&world, 2, 64 * MIB);
-    struct gm_plan plan = plan_for(&world, everyone, 2, NULL, 0);
-    carry_out(&world, &plan);
-    allocate(&world, a, 96 * MIB);
-    plan = plan_for(&world, &a, 1, order, 2);
-    assert_true(plan.is_complete);
-    carry_out(&world, &plan);
-    assert_int_equal(world.table->apps[2].resident, 0);
-    assert_int_equal(world.table->apps[1].resident, 32 * MIB);
-    free(world.memory);
-}
-
-/* A frame never passes between users: it is destroyed and made anew. */
-static void test_users_share_no_frame(void **state)
-{
-    struct world world;
-    const uint32_t a = 0, b = 1;
-    (void)state;
-    make_world(&world, 64 * MIB, 1);
-    gm_table_add_app(world.table, a, 1000);
-    gm_table_add_app(world.table, b, 1001);
-    allocate(&world, a, 64 * MIB);
-    allocate(&world, b, 32 * MIB);
-    struct gm_plan plan = plan_for(&world, &a, 1, NULL, 0);
-    carry_out(&world, &plan);
-    plan = plan_for(&world, &b, 1, &a, 1);
-    assert_int_equal(plan.n, 3);
-    assert_int_equal(plan.moves[0].kind, GM_MOVE_EVICT);
-    assert_int_equal(plan.moves[1].kind, GM_MOVE_DESTROY);
-    assert_int_equal(plan.moves[2].kind, GM_MOVE_FILL);
-    assert_int_equal(plan.moves[2].frame, GM_NONE);
-    carry_out(&world, &plan);
-    free(world.memory);
-}
-
-/* A frame on its way out is counted on: planning again in the middle of a switch evicts nothing
- * more. */
-static void test_counts_on_leaving_frames(void **state)
-{
-    struct world world;
-    const uint32_t a = 0, b = 1;
-    (void)state;
-    make_world(&world, 64 * MIB, 1);
-    gm_table_add_app(world.table, a, 1000);
-    gm_table_add_app(world.table, b, 1000);
-    allocate(&world, a, 64 * MIB);
-    allocate(&world, b, 32 * MIB);
-    struct gm_plan plan = plan_for(&world, &a, 1, NULL, 0);
-    carry_out(&world, &plan);
-    plan = plan_for(&world, &b, 1, &a, 1);
-    assert_int_equal(plan.n, 2);
-    const struct gm_chunk *victim = &world.table->chunks[plan.moves[0].chunk];
-    uint32_t frame = victim->frame;
-    assert_true(gm_table_evict(world.table, plan.moves[0].chunk, 0));
-    plan = plan_for(&world, &b, 1, &a, 1);
-    assert_int_equal(plan.n, 1);
-    assert_int_equal(plan.moves[0].kind, GM_MOVE_FILL);
-    assert_int_equal(plan.moves[0].frame, frame);
-    gm_table_set_silent(world.table, a, true); /* then it may never come */
-    plan = plan_for(&world, &b, 1, NULL, 0);
-    assert_false(plan.is_complete);
-    free(world.memory);
-}
-
-/* A frame that leaves and that nobody in this plan can use is room, like one that is free. */
-static void test_leaving_frames_are_room(void **state)
-{
-    struct world world;
-    const uint32_t a = 0, b = 1;
-    (void)state;
-    make_world(&world, 64 * MIB, 1);
-    gm_table_add_app(world.table, a, 1000);
-    gm_table_add_app(world.table, b, 1001);
-    allocate(&world, a, 64 * MIB);
-    allocate(&world, b, 32 * MIB);
-    struct gm_plan plan = plan_for(&world, &a, 1, NULL, 0);
-    carry_out(&world, &plan);
-    plan = plan_for(&world, &b, 1, &a, 1);
-    struct gm_move evicted = plan.moves[0];
-    begin_move(&world, &evicted);
-    plan = plan_for(&world, &b, 1, &a, 1);
-    assert_true(plan.is_complete);
-    assert_int_equal(plan.n, 2);
-    assert_int_equal(plan.moves[0].kind, GM_MOVE_DESTROY);
-    assert_int_equal(plan.moves[0].frame, evicted.frame);
-    assert_int_equal(plan.moves[1].kind, GM_MOVE_FILL);
-    end_flight(&world, evicted.chunk);
-    carry_out(&world, &plan);
-    end_world(&world);
-}
-
-static void one_random_world(uint64_t seed)
-{
-    struct world world;
-    uint64_t budget, capacity;
-
-    make_world(&world, 0, seed);
-    budget = (16 + draw(&world, 200)) * 2 * MIB;
-    capacity = budget * 3;
-    world.table->budget = budget;
-    for (uint32_t app = 0; app < MAX_APPS; app++)
-        assert_true(gm_table_add_app(world.table, app, 1000 + (uint32_t)draw(&world, 2)));
-    for (int step = 0; step < 60; step++) {
-        uint32_t app = (uint32_t)draw(&world, MAX_APPS), targets[MAX_APPS], victims[MAX_APPS];
-        uint32_t n_targets = 0, n_victims = 0;
-        uint64_t bytes = (1 + draw(&world, 40)) * 2 * MIB, fits = 0, missing = 0;
-        if (draw(&world, 4) == 0)
-            free_one(&world, app);
-        else if (world.table->apps[app].committed + bytes <= budget &&
-                 world.table->committed + bytes <= capacity)
-            allocate(&world, app, bytes);
-        world_check(&world);
-        for (uint32_t i = 0; i < MAX_APPS; i++) {
-            uint32_t at = (i + app) % MAX_APPS;
-            if (fits + world.table->apps[at].committed <= budget) {
-                fits += world.table->apps[at].committed;
-                missing += world.table->apps[at].committed - world.table->apps[at].resident;
-                targets[n_targets++] = at;
-            } else {
-                victims[n_victims++] = at;
-            }
-        }
-        struct gm_plan plan = plan_for(&world, targets, n_targets, victims, n_victims);
-        assert_true(plan.is_complete);
-        uint64_t evicted = carry_out(&world, &plan);
-        /* never more than is missing, rounded up to one chunk */
-        assert_true(evicted <= missing + GM_CHUNK_MAX);
-        for (uint32_t i = 0; i < n_targets; i++)
-            assert_int_equal(world.table->apps[targets[i]].missing, 0);
-    }
-    for (uint32_t app = 0; app < MAX_APPS; app++) {
-        while (world.table->apps[app].allocations.count > 0)
-            free_one(&world, app);
-        gm_table_remove_app(world.table, app);
-    }
-    assert_int_equal(world.table->committed, 0);
-    free(world.memory);
-}
-
-static void test_random(void **state)
-{
-    (void)state;
-    for (uint64_t seed = 1; seed <= 400; seed++)
-        one_random_world(seed);
-}
-
-/* ---- below the GPU ---- */
-
-enum { A, B, C, D };
-#define CHUNK GM_CHUNK_MAX
-
-/* Chunks of 32 MiB and one user; the window is 8 of them, `pinned` what is beside it. All in
- * chunks. */
-static void make_tiers(struct world *world, uint64_t budget, uint64_t pinned, uint64_t paged,
-                       uint64_t disk)
-{
-    make_world(world, budget * CHUNK, 1);
-    world->window = 8 * CHUNK;
-    world->cap[GM_TIER_PINNED] = (8 + pinned) * CHUNK;
-    world->cap[GM_TIER_PAGED] = paged * CHUNK;
-    world->cap[GM_TIER_DISK] = disk * CHUNK;
-    for (uint32_t app = 0; app < 4; app++)
-        gm_table_add_app(world->table, app, 1000);
-}
-
-/* App `app` takes its turn; the others lose what it needs, in the order A, B, C, D. */
-static struct gm_plan run(struct world *world, uint32_t app)
-{
-    uint32_t others[3], n = 0;
-    for (uint32_t i = 0; i < 4; i++)
-        if (i != app)
-            others[n++] = i;
-    struct gm_plan plan = plan_for(world, &app, 1, others, 3);
-    if (plan.is_complete)
-        carry_out(world, &plan);
+    static struct gm_move first[MAX_MOVES];
+    struct gm_plan plan = plan_turn(&world, turn);
+    memcpy(first, plan.moves, plan.n * sizeof *first);
+    const uint32_t n = plan.n;
+    plan.capacity = capacity;
+    gm_plan_make(world.table, &world.layout, &plan);
+    assert_int_equal(plan.n, n < capacity ? n : capacity);
+    check_same(first, plan.moves, plan.n);
+    check_never_written(&plan);
     return plan;
 }
 
-static uint64_t chunks_in(const struct world *world, uint32_t app, enum gm_tier tier)
+static void end_places(const struct turn *turn)
 {
-    return world->table->apps[app].bytes[tier] / CHUNK;
+    for (uint32_t i = 0; i < turn->n_targets; i++)
+        change_places(&world, turn->targets[i], false);
 }
 
-/* The first move of `kind` of app `app` from number `from` on; the plan's end if there is none. */
-static uint32_t find_move(const struct world *world, const struct gm_plan *plan, uint32_t from,
-                          enum gm_move_kind kind, uint32_t app)
+static void one_turn(enum sizes sizes, struct counts *counts)
 {
-    while (from < plan->n && (plan->moves[from].kind != kind ||
-                              world->table->chunks[plan->moves[from].chunk].app != app))
-        from++;
-    return from;
-}
-
-/* What is evicted stays in the highest tier that has room: pinned, then paged, then disk; and the
- * farthest next use goes deepest. */
-static void test_highest_tier_with_room(void **state)
-{
-    struct world world;
-    (void)state;
-    make_tiers(&world, 4, 4, 3, 8);
-    for (uint32_t app = A; app <= D; app++)
-        allocate(&world, app, 4 * CHUNK);
-    run(&world, A);
-    struct gm_plan plan = run(&world, B);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DEMOTE), 0);
-    assert_int_equal(chunks_in(&world, A, GM_TIER_PINNED), 4);
-    plan = run(&world, C); /* A is farther than B, which comes next */
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DEMOTE), 4);
-    assert_int_equal(chunks_in(&world, A, GM_TIER_PAGED), 3);
-    assert_int_equal(chunks_in(&world, A, GM_TIER_DISK), 1);
-    assert_int_equal(chunks_in(&world, B, GM_TIER_PINNED), 4);
-    plan = run(&world, D); /* paged memory is full */
-    assert_int_equal(chunks_in(&world, B, GM_TIER_DISK), 4);
-    assert_int_equal(chunks_in(&world, C, GM_TIER_PINNED), 4);
-    end_world(&world);
-}
-
-/* An app that comes back from below: every chunk is promoted before it is filled, and its pages
- * there take what goes down for it. */
-static void test_promotes_before_fills(void **state)
-{
-    struct world world;
-    (void)state;
-    make_tiers(&world, 4, 0, 8, 0);
-    for (uint32_t app = A; app <= C; app++)
-        allocate(&world, app, 4 * CHUNK);
-    run(&world, A);
-    run(&world, B);
-    run(&world, C); /* A and B fill paged memory, the window is free */
-    assert_int_equal(chunks_in(&world, A, GM_TIER_PAGED), 4);
-    assert_int_equal(chunks_in(&world, B, GM_TIER_PAGED), 4);
-    struct gm_plan plan = run(&world, A);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_PROMOTE), 4);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DEMOTE), 4);
-    for (uint32_t i = 0; i < plan.n; i++) {
-        if (plan.moves[i].kind != GM_MOVE_FILL)
-            continue;
-        uint32_t promote = 0;
-        while (plan.moves[promote].kind != GM_MOVE_PROMOTE ||
-               plan.moves[promote].chunk != plan.moves[i].chunk)
-            promote++;
-        assert_true(promote < i);
+    const uint64_t over = sizes == SIZES_EQUAL ? 0 : GM_CHUNK_MAX - GM_CHUNK_MIN;
+    const bool has_places = draw(&world, 4) == 0, is_made_again = draw(&world, 3) == 0;
+    uint64_t to_map = 0, leaving = 0;
+    struct turn turn;
+    draw_turn(&world, &turn);
+    for (uint32_t i = 0; i < turn.n_targets; i++) {
+        const struct gm_table_app *app = &world.table->apps[turn.targets[i]];
+        if (has_places)
+            change_places(&world, turn.targets[i], true);
+        to_map += app->to_map_bytes;
+        leaving += app->leaving;
     }
-    assert_int_equal(chunks_in(&world, B, GM_TIER_PAGED), 4);
-    assert_int_equal(chunks_in(&world, C, GM_TIER_PAGED), 4);
-    assert_int_equal(free_in(&world, GM_TIER_PINNED), world.window);
-    end_world(&world);
-}
-
-/* With room in pinned memory all promotions come before the first eviction. */
-static void test_promotes_early(void **state)
-{
-    struct world world;
-    (void)state;
-    make_tiers(&world, 4, 8, 8, 0);
-    allocate(&world, A, 4 * CHUNK);
-    allocate(&world, B, 4 * CHUNK);
-    run(&world, A);
-    run(&world, B);
-    world.cap[GM_TIER_PINNED] = 8 * CHUNK; /* for a while there is no room for A */
-    run(&world, B);
-    allocate(&world, C, 4 * CHUNK);
-    run(&world, C);
-    assert_int_equal(chunks_in(&world, A, GM_TIER_PAGED), 4);
-    world.cap[GM_TIER_PINNED] = 32 * CHUNK;
-    struct gm_plan plan = run(&world, A);
-    assert_int_equal(find_move(&world, &plan, 0, GM_MOVE_EVICT, C), 4);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DEMOTE), 0);
-    end_world(&world);
-}
-
-/* What is in pinned memory is filled first, each chunk after the eviction that takes its pages. */
-static void test_pinned_first(void **state)
-{
-    struct world world;
-    (void)state;
-    make_tiers(&world, 4, 2, 8, 0);
-    for (uint32_t app = A; app <= B; app++)
-        allocate(&world, app, 4 * CHUNK);
-    run(&world, A);
-    run(&world, B);
-    assert_int_equal(chunks_in(&world, A, GM_TIER_PINNED), 2);
-    assert_int_equal(chunks_in(&world, A, GM_TIER_PAGED), 2);
-    uint32_t pinned = world.table->apps[A].away[GM_TIER_PINNED].head;
-    struct gm_plan plan = run(&world, A);
-    uint32_t first = find_move(&world, &plan, 0, GM_MOVE_FILL, A);
-    assert_int_equal(plan.moves[first].chunk, pinned);
-    assert_int_equal(plan.moves[first - 1].kind, GM_MOVE_EVICT);
-    end_world(&world);
-}
-
-/* A chunk that was never written has no data: it is filled, and is never promoted, evicted or
- * demoted. */
-static void test_never_written(void **state)
-{
-    struct world world;
-    const uint32_t targets[] = {A}, victims[] = {B, C};
-    (void)state;
-    make_tiers(&world, 4, 0, 8, 8);
-    for (uint32_t app = A; app <= C; app++)
-        allocate(&world, app, 4 * CHUNK);
-    struct gm_plan plan = plan_for(&world, targets, 1, victims, 2);
-    assert_int_equal(plan.n, 4);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_FILL), 4);
+    uint64_t evicts = least_evicted(&turn) + leaving;
+    const uint64_t lowers = least_demoted(&turn, evicts);
+    const uint32_t incomplete = counts->incomplete;
+    const uint64_t evicted = world.bytes[GM_MOVE_EVICT], lowered = world.bytes[GM_MOVE_DEMOTE];
+    struct gm_plan plan = plan_twice(&turn, MAX_MOVES);
+    for (int more = 0; is_made_again && more < 4; more++, counts->again++) {
+        begin_some(&world, &plan, 1 + draw(&world, 4));
+        plan = plan_twice(&turn, 1 + (uint32_t)draw(&world, MAX_MOVES / 8));
+        end_all(&world);
+    }
     carry_out(&world, &plan);
-    assert_int_equal(world.bytes[GM_MOVE_FILL], 0);
-    end_world(&world);
-}
-
-/* With no room anywhere the plan says so, and what it has found is possible. */
-static void test_nothing_has_room(void **state)
-{
-    struct world world;
-    const uint32_t b = B, a = A;
-    (void)state;
-    make_tiers(&world, 16, 0, 2, 0);
-    allocate(&world, A, 16 * CHUNK);
-    allocate(&world, B, 16 * CHUNK); /* 10 chunks of A find room, of 16 */
-    run(&world, A);
-    struct gm_plan plan = plan_for(&world, &b, 1, &a, 1);
-    assert_false(plan.is_complete);
-    assert_true(gm_plan_count(&plan, GM_MOVE_FILL) > 0);
-    carry_out(&world, &plan);
-    plan = plan_for(&world, &b, 1, &a, 1);
-    assert_false(plan.is_complete);
-    end_world(&world);
-}
-
-/* With no space for more moves the plan ends early, and what it has found is possible. */
-static void test_space_for_moves(void **state)
-{
-    struct world world;
-    const uint32_t b = B, a = A;
-    (void)state;
-    make_tiers(&world, 4, 0, 8, 0);
-    allocate(&world, A, 4 * CHUNK);
-    allocate(&world, B, 4 * CHUNK);
-    run(&world, A);
-    int plans = 0;
-    for (bool is_complete = false; !is_complete; plans++) {
-        struct gm_plan plan = {.moves = world.moves, .capacity = 3};
-        set_layout(&world, &b, 1, &a, 1, 1);
-        gm_layout_share(world.table, &world.layout);
-        gm_plan_make(world.table, &world.layout, &plan);
-        assert_true(plan.n > 0 && plan.n <= 3);
+    counts->plans++;
+    for (int more = is_made_again ? -1 : 0; more < 0 || (!plan.is_complete && more < 6); more++) {
+        if (has_places && more == 3)
+            end_places(&turn), to_map = 0, evicts = UINT64_MAX / 2; /* there is no room */
+        counts->incomplete += !has_places && more >= 0;
+        plan = plan_twice(&turn, MAX_MOVES);
+        if (plan.n == 0 && !plan.is_complete)
+            check_empty(&turn);
         carry_out(&world, &plan);
-        is_complete = plan.is_complete;
-        assert_true(plans < 12);
     }
-    assert_true(plans > 1);
-    assert_int_equal(world.table->apps[B].missing, 0);
+    if (!plan.is_complete)
+        fail_msg("seed %llu: not complete", (unsigned long long)world.seed);
+    assert_true(world.bytes[GM_MOVE_EVICT] - evicted <= evicts + over);
+    /* what is evicted beyond that can have to go down as well */
+    if (has_tiers(&world) && !has_places && counts->incomplete == incomplete && !is_made_again)
+        assert_true(world.bytes[GM_MOVE_DEMOTE] - lowered <= lowers + 2 * over);
+    for (uint32_t i = 0; i < turn.n_targets; i++) {
+        const struct gm_table_app *app = &world.table->apps[turn.targets[i]];
+        assert_int_equal(app->missing, app->to_map.count);
+        assert_int_equal(app->leaving, 0);
+    }
+    check_window(&turn, to_map);
+    for (uint32_t i = 0; i < turn.n_targets; i++)
+        change_places(&world, turn.targets[i], false);
+}
+
+static void test_in_order(void **state)
+{
+    struct counts counts = {0};
+    (void)state;
+    for (uint64_t seed = 1; seed <= seeds / GM_SLOW; seed++) {
+        const enum sizes sizes = make_full_world(&world, seed);
+        for (int step = 0; step < 25; step++) {
+            if (draw(&world, 3) == 0)
+                change_world(&world, sizes);
+            one_turn(sizes, &counts);
+        }
+        end_world(&world);
+    }
+    assert_true(counts.incomplete * 500 <= counts.plans && counts.again > counts.plans / 2);
+}
+
+/* ---- beside LRU ---- */
+
+/* Over a run of round robin, each planner living with what it did: all bytes moved, victims as the
+ * timeline has them, or least recent first (which in round robin is the next to run). */
+static uint64_t run_round_robin(uint64_t seed, enum sizes sizes, bool is_lru)
+{
+    uint64_t total = 0;
+    make_tiered_world(&world, seed);
+    fill_up(&world, sizes);
+    for (uint32_t step = 0; step < 8 * MAX_APPS; step++) {
+        struct turn turn = {.targets = {step % MAX_APPS}, .n_targets = 1};
+        for (uint32_t i = 1; i < MAX_APPS; i++) {
+            uint32_t next = (step + (is_lru ? i : MAX_APPS - i)) % MAX_APPS;
+            turn.victims[turn.n_victims++] = next;
+        }
+        struct gm_plan plan = plan_turn(&world, &turn);
+        carry_out(&world, &plan);
+        assert_true(plan.is_complete);
+    }
+    for (unsigned kind = 0; kind <= GM_MOVE_PROMOTE; kind++)
+        total += world.bytes[kind];
+    end_world(&world);
+    return total;
+}
+
+static void test_lru(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= seeds / 4 / GM_SLOW; seed++)
+        for (enum sizes sizes = SIZES_EQUAL; sizes < SIZES; sizes++)
+            assert_true(run_round_robin(seed, sizes, false) <= run_round_robin(seed, sizes, true));
+}
+
+/* ---- switches ---- */
+
+/*
+ * As a switch plans, beside the world's plan; *n_kept: for how many of the targets. While a tier is
+ * closed nobody is taken apart for a target that does not become whole, unless it grows. (What is
+ * under way can keep a part of it from having a place on the GPU yet.)
+ */
+static struct gm_plan switch_turn(const struct turn *turn, bool is_growing, uint32_t *n_kept)
+{
+    static struct gm_move moves[MAX_MOVES];
+    set_layout(&world, turn->targets, turn->n_targets, turn->victims, turn->n_victims,
+               turn->n_victims);
+    struct gm_plan plan = {.moves = moves, .capacity = MAX_MOVES};
+    world.layout.is_growing = is_growing;
+    gm_layout_share(world.table, &world.layout);
+    *n_kept = gm_plan_switch(world.table, &world.layout, &plan);
+    check_closed(&world, &plan);
+    if (has_closed_tier() && !is_growing && gm_plan_count(&plan, GM_MOVE_EVICT) > 0)
+        assert_true(*n_kept > 0 && (plan.is_complete || world.n_flying + world.n_ends > 0));
+    return plan;
+}
+
+static struct gm_plan plan_either(const struct turn *turn, bool switches)
+{
+    uint32_t n_kept;
+    return switches ? switch_turn(turn, false, &n_kept) : plan_turn(&world, turn);
+}
+
+/* ---- overlapping ---- */
+
+/* One of the moves that are ready: any, or with `is_partial` any of the kind that is preferred
+ * most. */
+static uint32_t pick_move(const struct gm_plan *plan, const uint32_t *ready, uint32_t n_ready,
+                          const uint8_t *rank, bool is_partial)
+{
+    uint32_t best = ready[draw(&world, n_ready)];
+    for (uint32_t i = 0; is_partial && i < n_ready; i++)
+        if (rank[plan->moves[ready[i]].kind] < rank[plan->moves[best].kind])
+            best = ready[i];
+    return best;
+}
+
+/*
+ * Overlapping moves: whatever is ready begins, or something under way ends, at random, or with a
+ * preference for some kinds of moves over others. Now and then the plan is dropped, what is under
+ * way goes on, and a plan for the same or for other targets follows. With `closes` the disk is
+ * closed and open again in between, and where nothing goes on without it, it is opened: then there
+ * is a way again. Counts the turns that ended while it was closed. With `switches` the plans are
+ * those of switches.
+ */
+static void overlapping(uint64_t seed, bool closes, bool switches, uint32_t *closed_ends)
+{
+    uint8_t rank[GM_MOVE_PROMOTE + 1];
+    static bool has_begun[MAX_MOVES];
+    static uint32_t ready[MAX_MOVES];
+    struct turn turn;
+    struct gm_plan plan;
+    uint64_t plans = 0, left = 0, drops = 0, haste, steps = 0;
+    bool has_changed; /* since the plan was made */
+
+    make_full_world(&world, seed);
+    for (unsigned kind = 0; kind <= GM_MOVE_PROMOTE; kind++)
+        rank[kind] = (uint8_t)draw(&world, 8);
+    bool is_partial = draw(&world, 2);
+    haste = 1 + draw(&world, 20); /* beginning is so much more likely than ending */
+    for (int round = 0; round < 12; round++) {
+        draw_turn(&world, &turn);
+        world.is_closed[GM_TIER_DISK] = closes && draw(&world, 2) == 0;
+        plan = plan_either(&turn, switches);
+        memset(has_begun, 0, sizeof has_begun);
+        drops = draw(&world, 80);
+        plans = 0;
+        has_changed = false;
+        for (;;) {
+            struct gm_plan_hold hold = {.has_eviction = false};
+            uint32_t n_ready = 0, n_ends = world.n_flying + world.n_ends;
+            left = 0;
+            for (uint32_t i = 0; i < plan.n; i++) {
+                const struct gm_move *move = &plan.moves[i];
+                if (has_begun[i])
+                    continue;
+                left++;
+                if (is_ready(&world, move) && may_take(&world, &hold, move))
+                    ready[n_ready++] = i;
+                gm_plan_pass_over(&hold, move, move_bytes(&world, move));
+            }
+            bool drop = drops > 0 && draw(&world, 16) == 0;
+            if (!drop && n_ready + n_ends == 0) {
+                if (left > 0)
+                    fail_msg("seed %llu: %u moves are stuck", (unsigned long long)seed,
+                             (unsigned)left);
+                if (missing_of(&world, &turn) == 0)
+                    break;
+                if (world.is_closed[GM_TIER_DISK] && plan.n == 0)
+                    world.is_closed[GM_TIER_DISK] = false;
+                else if ((plan.n == 0 && !has_changed) || ++plans > 100)
+                    fail_msg("seed %llu: no way on", (unsigned long long)seed);
+                drop = true;
+            } else if (drop) {
+                drops--;
+                if (draw(&world, 2))
+                    draw_turn(&world, &turn);
+                if (closes && draw(&world, 4) == 0)
+                    world.is_closed[GM_TIER_DISK] = !world.is_closed[GM_TIER_DISK];
+            }
+            if (drop) {
+                plan = plan_either(&turn, switches);
+                check_never_written(&plan);
+                memset(has_begun, 0, sizeof has_begun);
+                has_changed = false;
+                continue;
+            }
+            has_changed = true;
+            if (n_ready > 0 && (n_ends == 0 || draw(&world, haste + 1) > 0)) {
+                uint32_t i = pick_move(&plan, ready, n_ready, rank, is_partial);
+                has_begun[i] = true;
+                begin_move(&world, &plan.moves[i]);
+            } else if (draw(&world, n_ends) < world.n_flying) {
+                end_flight(&world, world.flying[draw(&world, world.n_flying)]);
+            } else {
+                end_destroy(&world, (uint32_t)draw(&world, world.n_ends));
+            }
+            if (++steps % 4 == 0)
+                world_check(&world);
+        }
+        world_check(&world);
+        *closed_ends += world.is_closed[GM_TIER_DISK] && world.cap[GM_TIER_DISK] > 0;
+    }
     end_world(&world);
 }
+
+static void test_overlapping(void **state)
+{
+    uint32_t closed_ends = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= seeds / GM_SLOW; seed++)
+        overlapping(seed, false, false, &closed_ends);
+    assert_int_equal(closed_ends, 0);
+    for (uint64_t seed = 1; seed <= seeds / GM_SLOW; seed++)
+        overlapping(seed, true, seed % 2 == 0, &closed_ends);
+    assert_true(closed_ends > seeds / GM_SLOW);
+}
+
+/*
+ * The plans of switches, move by move. While nothing is closed they are plain plans. Else as many
+ * targets become whole as there is room for, the last being given up first; and if not even the
+ * first of all does, nobody is taken apart for it, unless it grows.
+ */
+struct switches {
+    uint32_t plain;                   /* nothing was closed */
+    uint32_t all, fewer;              /* kept */
+    uint32_t empty, partial, growing; /* nobody was: no plan, one without evictions, one with */
+};
+
+/*
+ * A switch's plan for its first `n_kept` targets beside plain plans: nobody is given up without
+ * need, and for those that are kept it is the plain one. If nobody is, what needs no eviction is
+ * done for the first.
+ */
+static void check_switch(const struct turn *turn, const struct gm_plan *plan, uint32_t n_kept,
+                         bool is_growing)
+{
+    struct turn fewer = *turn;
+    assert_true(n_kept <= turn->n_targets);
+    assert_true(has_closed_tier() || n_kept == turn->n_targets);
+    for (; fewer.n_targets > n_kept; fewer.n_targets--)
+        assert_true(plan_turn(&world, &fewer).lacks_room);
+    fewer.n_targets = n_kept > 0 ? n_kept : 1;
+    struct gm_plan plain = plan_turn(&world, &fewer);
+    if (n_kept == 0 && !is_growing && gm_plan_count(&plain, GM_MOVE_EVICT) > 0)
+        plain.n = 0;
+    check_same(plan->moves, plain.moves, plan->n);
+    assert_int_equal(plan->n, plain.n);
+    assert_int_equal(plan->is_complete, plain.is_complete);
+    assert_true(!has_closed_tier() || plan->is_complete == (n_kept > 0));
+}
+
+static void count_switch(struct switches *counts, const struct turn *turn,
+                         const struct gm_plan *plan, uint32_t n_kept)
+{
+    if (!has_closed_tier())
+        counts->plain++;
+    else if (n_kept == turn->n_targets)
+        counts->all++;
+    else if (n_kept > 0)
+        counts->fewer++;
+    else if (plan->n == 0)
+        counts->empty++;
+    else if (gm_plan_count(plan, GM_MOVE_EVICT) == 0)
+        counts->partial++;
+    else
+        counts->growing++;
+}
+
+static void switching(uint64_t seed, struct switches *counts)
+{
+    enum sizes sizes = make_full_world(&world, seed);
+    for (int step = 0; step < 25; step++) {
+        struct turn turn;
+        uint32_t n_kept;
+        if (draw(&world, 5) == 0)
+            change_world(&world, sizes);
+        draw_turn(&world, &turn);
+        world.is_closed[GM_TIER_DISK] = draw(&world, 3) > 0;
+        world.is_closed[GM_TIER_PAGED] = draw(&world, 6) == 0;
+        const bool is_growing = draw(&world, 4) == 0;
+        struct gm_plan plan = switch_turn(&turn, is_growing, &n_kept);
+        check_switch(&turn, &plan, n_kept, is_growing);
+        count_switch(counts, &turn, &plan, n_kept);
+        carry_out(&world, &plan);
+        for (uint32_t i = 0; plan.is_complete && i < n_kept; i++)
+            assert_int_equal(world.table->apps[turn.targets[i]].missing, 0);
+    }
+    end_world(&world);
+}
+
+static void test_switches(void **state)
+{
+    struct switches counts = {0};
+    (void)state;
+    for (uint64_t seed = 1; seed <= seeds; seed++)
+        switching(seed, &counts);
+    /* each of them was seen */
+    assert_true(counts.plain > seeds && counts.all > seeds);
+    assert_true(counts.fewer > seeds / 4 && counts.empty > seeds / 4);
+    assert_true(counts.partial > 0 && counts.growing > 0);
+}
+
+/* ---- ahead ---- */
+
+/*
+ * Ahead of a turn in worlds like these: nothing leaves the GPU but what makes way, every move is
+ * possible in its turn, and the window is as free as it was.
+ * Then the app takes its turn, whole.
+ */
+static void check_way(const struct gm_plan *plan, const struct turn *turn, uint32_t n_donors)
+{
+    for (uint32_t i = 0; i < plan->n; i++) {
+        const struct gm_move *move = &plan->moves[i];
+        uint32_t at = 0;
+        if (move->kind == GM_MOVE_FILL || move->kind == GM_MOVE_PROMOTE)
+            assert_int_equal(world.table->chunks[move->chunk].app, turn->targets[0]);
+        if (move->kind != GM_MOVE_EVICT)
+            continue;
+        while (at < n_donors && turn->victims[at] != world.table->chunks[move->chunk].app)
+            at++;
+        assert_true(at < n_donors);
+    }
+}
+
+/* Nothing goes down last but for the window: it would be for nothing. Where not all comes, the
+ * layout counts a chunk at most as evicted that then has no use. */
+static void carry_out_ahead(const struct gm_plan *plan)
+{
+    const struct gm_move last = plan->n > 0 ? plan->moves[plan->n - 1] : (struct gm_move){0};
+    carry_out(&world, plan);
+    const uint64_t over = world.layout.is_whole ? 0 : GM_CHUNK_MAX;
+    if (last.kind == GM_MOVE_DEMOTE)
+        assert_true(free_in(&world, GM_TIER_PINNED) <
+                    world.window + move_bytes(&world, &last) + over);
+}
+
+/* For one app after the other, each before those that come later, as long as there is something: it
+ * comes to an end, and what is brought up for one does not go down for it again. */
+static void check_ahead_ends(const struct turn *turn)
+{
+    unsigned plans = 0;
+    for (uint32_t i = 0; i < turn->n_victims;) {
+        const uint32_t next = turn->n_victims - 1 - i;
+        struct gm_plan plan = plan_ahead(&world, turn->victims[next], turn->victims, next, next);
+        i = plan.n > 0 ? 0 : i + 1;
+        carry_out_ahead(&plan);
+        assert_true(++plans < 64 * MAX_APPS);
+    }
+}
+
+static void going_ahead(uint64_t seed)
+{
+    enum sizes sizes = make_full_world(&world, seed);
+    for (int step = 0; step < 25; step++) {
+        struct turn turn;
+        uint64_t demoted, promoted, written, before;
+        if (draw(&world, 3) == 0)
+            change_world(&world, sizes);
+        draw_turn(&world, &turn);
+        const uint32_t app = turn.targets[0];
+        before = free_in(&world, GM_TIER_PINNED);
+        promoted = world.bytes[GM_MOVE_PROMOTE];
+        demoted = world.bytes[GM_MOVE_DEMOTE];
+        written = world.table->apps[app].bytes[GM_TIER_NONE];
+        const uint32_t n_donors = (uint32_t)draw(&world, turn.n_victims + 1);
+        struct gm_plan plan = plan_ahead(&world, app, turn.victims, turn.n_victims, n_donors);
+        check_way(&plan, &turn, n_donors);
+        carry_out_ahead(&plan);
+        assert_true(free_in(&world, GM_TIER_PINNED) >=
+                    (before < world.window ? before : world.window));
+        assert_int_equal(plan.is_complete, world.table->apps[app].missing == 0);
+        /* what goes down brings as much up, but for the window if that was not free, for what was
+         * never written, and for the last chunk that leaves or is promoted */
+        promoted = world.bytes[GM_MOVE_PROMOTE] - promoted;
+        demoted = world.bytes[GM_MOVE_DEMOTE] - demoted;
+        before = before < world.window ? world.window - before : 0;
+        assert_true(demoted <= promoted + before + written + 2 * GM_CHUNK_MAX);
+        check_ahead_ends(&turn);
+        do {
+            plan = plan_turn(&world, &turn);
+            carry_out(&world, &plan);
+        } while (!plan.is_complete);
+        assert_int_equal(missing_of(&world, &turn), 0);
+        check_window(&turn, 0);
+    }
+    end_world(&world);
+}
+
+static void test_ahead(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= seeds / GM_SLOW; seed++)
+        going_ahead(seed);
+}
+
+/* ---- the rules for who carries a plan out ---- */
 
 /* Evictions leave the reserve free, and moves that come earlier in the plan what they need. */
 static void test_may_take(void **state)
 {
-    struct gm_layout below = {.window = 8 * CHUNK};
+    struct gm_layout below = {.window = 8 * GM_CHUNK_MAX};
     struct gm_plan_hold hold = {.has_eviction = false};
     const struct gm_move evict = {.kind = GM_MOVE_EVICT}, promote = {.kind = GM_MOVE_PROMOTE};
     const struct gm_move demote = {.kind = GM_MOVE_DEMOTE, .to_tier = GM_TIER_DISK};
     const struct gm_move fill = {.kind = GM_MOVE_FILL, .frame = 7};
     (void)state;
-    below.tiers[GM_TIER_PINNED].cap = 9 * CHUNK;
+    below.tiers[GM_TIER_PINNED].cap = 9 * GM_CHUNK_MAX;
     assert_int_equal(gm_plan_reserve(&below), 0); /* no lower tier */
-    below.tiers[GM_TIER_DISK].cap = CHUNK;
+    below.tiers[GM_TIER_DISK].cap = GM_CHUNK_MAX;
     assert_int_equal(gm_plan_reserve(&below), GM_PLAN_RESERVE);
-    assert_true(gm_plan_may_take(&hold, &evict, CHUNK, 4 * CHUNK, 3 * CHUNK));
-    assert_false(gm_plan_may_take(&hold, &evict, CHUNK, 4 * CHUNK - 1, 3 * CHUNK));
-    assert_true(gm_plan_may_take(&hold, &promote, CHUNK, CHUNK, 3 * CHUNK));
-    gm_plan_pass_over(&hold, &promote, CHUNK);
-    assert_false(gm_plan_may_take(&hold, &promote, CHUNK, CHUNK, 3 * CHUNK));
-    assert_false(gm_plan_may_take(&hold, &evict, CHUNK, 4 * CHUNK, 3 * CHUNK));
-    assert_true(gm_plan_may_take(&hold, &evict, CHUNK, 5 * CHUNK, 3 * CHUNK));
-    gm_plan_pass_over(&hold, &evict, CHUNK);
-    assert_false(gm_plan_may_take(&hold, &promote, CHUNK, 5 * CHUNK, 3 * CHUNK));
-    assert_true(gm_plan_may_take(&hold, &promote, CHUNK, 6 * CHUNK, 3 * CHUNK));
-    assert_true(gm_plan_may_take(&hold, &demote, CHUNK, CHUNK, 3 * CHUNK));
-    gm_plan_pass_over(&hold, &demote, CHUNK);
-    assert_false(gm_plan_may_take(&hold, &demote, CHUNK, CHUNK, 3 * CHUNK));
-    gm_plan_pass_over(&hold, &fill, CHUNK);
-    assert_true(gm_plan_may_take(&hold, &fill, CHUNK, 0, 3 * CHUNK)); /* it has its frame */
+    assert_true(gm_plan_may_take(&hold, &evict, GM_CHUNK_MAX, 4 * GM_CHUNK_MAX, 3 * GM_CHUNK_MAX));
+    assert_false(
+        gm_plan_may_take(&hold, &evict, GM_CHUNK_MAX, 4 * GM_CHUNK_MAX - 1, 3 * GM_CHUNK_MAX));
+    assert_true(gm_plan_may_take(&hold, &promote, GM_CHUNK_MAX, GM_CHUNK_MAX, 3 * GM_CHUNK_MAX));
+    gm_plan_pass_over(&hold, &promote, GM_CHUNK_MAX);
+    assert_false(gm_plan_may_take(&hold, &promote, GM_CHUNK_MAX, GM_CHUNK_MAX, 3 * GM_CHUNK_MAX));
+    assert_false(gm_plan_may_take(&hold, &evict, GM_CHUNK_MAX, 4 * GM_CHUNK_MAX, 3 * GM_CHUNK_MAX));
+    assert_true(gm_plan_may_take(&hold, &evict, GM_CHUNK_MAX, 5 * GM_CHUNK_MAX, 3 * GM_CHUNK_MAX));
+    gm_plan_pass_over(&hold, &evict, GM_CHUNK_MAX);
+    assert_false(
+        gm_plan_may_take(&hold, &promote, GM_CHUNK_MAX, 5 * GM_CHUNK_MAX, 3 * GM_CHUNK_MAX));
+    assert_true(
+        gm_plan_may_take(&hold, &promote, GM_CHUNK_MAX, 6 * GM_CHUNK_MAX, 3 * GM_CHUNK_MAX));
+    assert_true(gm_plan_may_take(&hold, &demote, GM_CHUNK_MAX, GM_CHUNK_MAX, 3 * GM_CHUNK_MAX));
+    gm_plan_pass_over(&hold, &demote, GM_CHUNK_MAX);
+    assert_false(gm_plan_may_take(&hold, &demote, GM_CHUNK_MAX, GM_CHUNK_MAX, 3 * GM_CHUNK_MAX));
+    gm_plan_pass_over(&hold, &fill, GM_CHUNK_MAX);
+    assert_true(
+        gm_plan_may_take(&hold, &fill, GM_CHUNK_MAX, 0, 3 * GM_CHUNK_MAX)); /* it has its frame */
 }
 
-/* What is under way below the GPU is planned with, where it goes: nothing is moved twice. */
-static void test_counts_on_flights(void **state)
+/* What a promotion leaves to evictions: half of the window, or what chunks as small as it need. */
+static void test_room_beside_promotions(void **state)
 {
-    struct world world;
-    const uint32_t a = A, b = B;
+    const uint64_t ample = 4096 * MIB, large = 1024 * MIB, least = GM_PLAN_WINDOW_MIN;
     (void)state;
-    make_tiers(&world, 4, 0, 8, 0);
-    allocate(&world, A, 4 * CHUNK);
-    allocate(&world, B, 4 * CHUNK);
-    run(&world, A);
-    run(&world, B);
-    struct gm_plan plan = plan_for(&world, &a, 1, &b, 1);
-    uint32_t promote = find_move(&world, &plan, 0, GM_MOVE_PROMOTE, A);
-    uint32_t evicted = find_move(&world, &plan, 0, GM_MOVE_EVICT, B);
-    struct gm_move moves[] = {plan.moves[promote], plan.moves[evicted]};
-    uint32_t evictions = gm_plan_count(&plan, GM_MOVE_EVICT);
-    uint32_t demotions = gm_plan_count(&plan, GM_MOVE_DEMOTE);
-    begin_move(&world, &moves[0]);
-    begin_move(&world, &moves[1]);
-    plan = plan_for(&world, &a, 1, &b, 1);
-    assert_true(plan.is_complete);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_EVICT), evictions - 1);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DEMOTE), demotions);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_PROMOTE), 3);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_FILL), 4);
-    end_flight(&world, moves[0].chunk);
-    end_flight(&world, moves[1].chunk);
-    carry_out(&world, &plan);
-    assert_int_equal(world.table->apps[A].missing, 0);
-    end_world(&world);
+    assert_true(gm_plan_leaves_room(32 * MIB, ample, 544 * MIB, large, GM_PLAN_RESERVE));
+    assert_false(gm_plan_leaves_room(32 * MIB, ample, 542 * MIB, large, GM_PLAN_RESERVE));
+    assert_true(gm_plan_leaves_room(2 * MIB, ample, 514 * MIB, large, GM_PLAN_RESERVE));
+    assert_false(gm_plan_leaves_room(2 * MIB, ample, 512 * MIB, large, GM_PLAN_RESERVE));
+    assert_true(gm_plan_leaves_room(32 * MIB, ample, 144 * MIB, least, GM_PLAN_RESERVE));
+    assert_false(gm_plan_leaves_room(32 * MIB, ample, 142 * MIB, least, GM_PLAN_RESERVE));
+    assert_true(gm_plan_leaves_room(2 * MIB, ample, 102 * MIB, least, GM_PLAN_RESERVE));
+    assert_false(gm_plan_leaves_room(2 * MIB, ample, 100 * MIB, least, GM_PLAN_RESERVE));
+    /* from a tier in which nothing has room it goes first */
+    assert_true(gm_plan_leaves_room(32 * MIB, 30 * MIB, 32 * MIB, large, GM_PLAN_RESERVE));
+    assert_false(gm_plan_leaves_room(32 * MIB, 32 * MIB, 32 * MIB, large, GM_PLAN_RESERVE));
 }
 
-/* ---- ahead ---- */
-
-/* Free room on the GPU is filled, from wherever the chunk is; what does not fit there is promoted
- * as far as the window permits; nothing leaves the GPU. */
-static void test_ahead_fills_and_promotes(void **state)
-{
-    struct world world;
-    const uint32_t a = A;
-    (void)state;
-    make_tiers(&world, 8, 0, 16, 0);
-    allocate(&world, A, 6 * CHUNK);
-    allocate(&world, B, 8 * CHUNK);
-    run(&world, A);
-    run(&world, B);
-    assert_int_equal(chunks_in(&world, A, GM_TIER_PAGED), 6);
-    free_one(&world, B);
-    allocate(&world, B, 6 * CHUNK);
-    run(&world, B); /* two free frames */
-    world.cap[GM_TIER_PINNED] += 3 * CHUNK;
-    struct gm_plan plan = plan_ahead(&world, a, NULL, 0, 0);
-    assert_false(plan.is_complete);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_FILL), 2);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_PROMOTE), 5);
-    assert_int_equal(carry_out(&world, &plan), 0);
-    assert_int_equal(world.table->apps[A].resident, 2 * CHUNK);
-    assert_int_equal(chunks_in(&world, A, GM_TIER_PINNED), 3);
-    assert_int_equal(free_in(&world, GM_TIER_PINNED), world.window);
-    end_world(&world);
-}
-
-/* With all tiers full, a later app's pinned data and a nearer one's data below change places. */
-static void test_ahead_exchanges(void **state)
-{
-    struct world world;
-    const uint32_t a = A, b = B, c = C;
-    (void)state;
-    make_tiers(&world, 4, 2, 2, 4);
-    for (uint32_t app = A; app <= C; app++)
-        allocate(&world, app, 4 * CHUNK);
-    run(&world, A);
-    run(&world, B);
-    run(&world, C);
-    for (uint32_t app = A; app <= B; app++)
-        assert_int_equal(chunks_in(&world, app, GM_TIER_DISK), 2);
-    assert_int_equal(chunks_in(&world, A, GM_TIER_PAGED), 2);
-    assert_int_equal(chunks_in(&world, B, GM_TIER_PINNED), 2);
-    struct gm_plan plan = plan_ahead(&world, a, &b, 1, 0);
-    carry_out(&world, &plan);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_PROMOTE), 2);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DEMOTE), 2);
-    assert_int_equal(chunks_in(&world, A, GM_TIER_PINNED), 2);
-    assert_int_equal(chunks_in(&world, A, GM_TIER_PAGED), 2); /* from the disk first */
-    assert_int_equal(chunks_in(&world, B, GM_TIER_DISK), 4);
-    assert_int_equal(free_in(&world, GM_TIER_PINNED), world.window);
-    /* nothing of a later app is pinned any more, and nothing is demoted for nothing */
-    plan = plan_ahead(&world, a, &b, 1, 0);
-    assert_int_equal(plan.n, 0);
-    plan = plan_ahead(&world, a, &c, 1, 0);
-    assert_int_equal(plan.n, 0);
-    end_world(&world);
-}
-
-/* Three apps in turn, with room for one and a half: when its turn comes, half of each is there. */
-static void test_ahead_takes_what_makes_way(void **state)
-{
-    struct world world;
-    uint32_t victims[2];
-    (void)state;
-    make_tiers(&world, 6, 16, 0, 0);
-    for (uint32_t app = A; app <= C; app++)
-        allocate(&world, app, 4 * CHUNK);
-    for (uint32_t turn = 0; turn < 9; turn++) {
-        uint32_t now = A + turn % 3, next = A + (turn + 1) % 3, last = A + (turn + 2) % 3;
-        victims[0] = last;
-        victims[1] = next;
-        struct gm_plan plan = plan_for(&world, &now, 1, victims, 2);
-        carry_out(&world, &plan);
-        if (turn > 3) {
-            assert_int_equal(gm_plan_count(&plan, GM_MOVE_FILL), 2);
-            assert_int_equal(gm_plan_count(&plan, GM_MOVE_EVICT), 2);
-        }
-        plan = plan_ahead(&world, next, &last, 1, 1);
-        carry_out(&world, &plan);
-        if (turn > 3) {
-            assert_int_equal(world.table->apps[next].resident, 2 * CHUNK);
-            assert_int_equal(world.table->apps[last].resident, 0);
-        }
-        plan = plan_ahead(&world, next, &last, 1, 1);
-        assert_int_equal(plan.n, 0); /* there is no more to give */
-    }
-    end_world(&world);
-}
-
-/* Room for `budget` chunks; A and C are of one user, B of another, with so many chunks each. */
-static void make_users(struct world *world, uint64_t budget, uint64_t a, uint64_t b, uint64_t c)
-{
-    const uint64_t chunks[] = {a, b, c};
-    make_world(world, budget * CHUNK, 1);
-    for (uint32_t app = A; app <= C; app++) {
-        gm_table_add_app(world->table, app, app == B ? 1001 : 1000);
-        allocate(world, app, chunks[app - A] * CHUNK);
-    }
-}
-
-/* Another user makes way as well, but its frames are made anew. */
-static void test_ahead_of_another_user(void **state)
-{
-    struct world world;
-    const uint32_t b = B, c = C;
-    (void)state;
-    make_users(&world, 4, 2, 2, 2);
-    run(&world, A);
-    run(&world, B);
-    run(&world, C);
-    assert_int_equal(world.table->apps[A].resident, 0);
-    struct gm_plan plan = plan_ahead(&world, A, &c, 1, 1);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_EVICT), 2);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DESTROY), 0);
-    plan = plan_ahead(&world, A, &b, 1, 1);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_EVICT), 2);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DESTROY), 2);
-    assert_int_equal(carry_out(&world, &plan), 2 * CHUNK);
-    assert_int_equal(world.table->apps[A].resident, 2 * CHUNK);
-    end_world(&world);
-}
-
-/* Free frames of another user are made anew. */
-static void test_ahead_frames_of_others(void **state)
-{
-    struct world world;
-    const uint32_t b = B;
-    (void)state;
-    make_users(&world, 2, 1, 2, 1);
-    struct gm_plan plan = plan_for(&world, &b, 1, NULL, 0);
-    carry_out(&world, &plan);
-    free_one(&world, B);
-    plan = plan_ahead(&world, A, NULL, 0, 0);
-    assert_true(plan.is_complete);
-    assert_int_equal(gm_plan_count(&plan, GM_MOVE_DESTROY), 1);
-    carry_out(&world, &plan);
-    assert_int_equal(world.table->apps[A].missing, 0);
-    end_world(&world);
-}
-
-/* A plan that is made again halfway, with frames of another user and size on their way out and some
- * free already, evicts no more than was lacking. */
-static void test_ahead_made_again(void **state)
-{
-    struct world world;
-    const uint32_t b = B;
-    uint64_t evicted = 0;
-    (void)state;
-    make_world(&world, 16 * CHUNK, 1);
-    gm_table_add_app(world.table, A, 1000);
-    gm_table_add_app(world.table, B, 1001);
-    allocate(&world, A, 8 * CHUNK);
-    for (uint32_t i = 0; i < 32; i++)
-        allocate(&world, B, CHUNK / 2);
-    struct gm_plan plan = plan_for(&world, &b, 1, NULL, 0);
-    carry_out(&world, &plan);
-    while (world.table->apps[A].missing > 0) {
-        plan = plan_ahead(&world, A, &b, 1, 1);
-        assert_true(plan.n > 0);
-        plan.n = 1; /* and then another one is made */
-        evicted += carry_out(&world, &plan);
-    }
-    assert_int_equal(evicted, 8 * CHUNK);
-    end_world(&world);
-}
-
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_evicts_only_what_lacks),
-        cmocka_unit_test(test_victims_in_order),
-        cmocka_unit_test(test_users_share_no_frame),
-        cmocka_unit_test(test_counts_on_leaving_frames),
-        cmocka_unit_test(test_leaving_frames_are_room),
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_highest_tier_with_room),
-        cmocka_unit_test(test_promotes_before_fills),
-        cmocka_unit_test(test_promotes_early),
-        cmocka_unit_test(test_pinned_first),
-        cmocka_unit_test(test_never_written),
-        cmocka_unit_test(test_nothing_has_room),
-        cmocka_unit_test(test_space_for_moves),
+        cmocka_unit_test(test_in_order),
+        cmocka_unit_test(test_lru),
+        cmocka_unit_test(test_overlapping),
+        cmocka_unit_test(test_switches),
+        cmocka_unit_test(test_ahead),
         cmocka_unit_test(test_may_take),
-        cmocka_unit_test(test_counts_on_flights),
-        cmocka_unit_test(test_ahead_fills_and_promotes),
-        cmocka_unit_test(test_ahead_exchanges),
-        cmocka_unit_test(test_ahead_frames_of_others),
-        cmocka_unit_test(test_ahead_made_again),
-        cmocka_unit_test(test_ahead_takes_what_makes_way),
-        cmocka_unit_test(test_ahead_of_another_user),
+        cmocka_unit_test(test_room_beside_promotions),
     };
+    if (argc > 1) /* more of them */
+        seeds = strtoull(argv[1], NULL, 10);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,11 +13,11 @@
 #include <cmocka.h>
 
 #include "daemon/core/table_check.h"
-#include "daemon/engine/act/batches.h"
-#include "daemon/engine/act/device.h"
-#include "daemon/engine/act/events.h"
-#include "daemon/engine/act/exits.h"
-#include "daemon/engine/act/frames.h"
+#include "daemon/engine/step/batches.h"
+#include "daemon/engine/state/events.h"
+#include "daemon/engine/step/exits.h"
+#include "daemon/engine/step/frames.h"
+#include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/engine.h"
 #include "daemon/engine/state/round.h"
@@ -42,13 +42,6 @@ void gm_engine_again(struct gm_engine *e)
 void gm_engine_replan(struct gm_engine *e)
 {
     assert_ptr_equal(e, engine);
-}
-
-bool gm_engine_ask_device(const struct gm_engine *e, uint64_t *free_bytes, uint64_t *total)
-{
-    (void)e;
-    *free_bytes = *total = 0;
-    return true;
 }
 
 void gm_engine_back_off(struct gm_engine *e, enum gm_retry retry)
@@ -84,12 +77,6 @@ void gm_engine_emit(struct gm_engine *e, const struct gm_event *event)
     fail();
 }
 
-const char *gm_engine_error_text(const struct gm_engine *e, CUresult result)
-{
-    (void)e, (void)result;
-    return "";
-}
-
 uint32_t gm_files_for_frames(void)
 {
     return 0;
@@ -105,35 +92,28 @@ uint32_t gm_files_limit(void)
     return 0;
 }
 
-CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t bytes)
-{
-    (void)frames, (void)index, (void)bytes;
-    return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult gm_frames_adopt(struct gm_frames *frames, uint32_t index, struct gm_hostpool *pool,
-                         uint32_t page, uint32_t owner)
-{
-    (void)frames, (void)index, (void)pool, (void)page, (void)owner;
-    return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-void gm_frames_destroy(struct gm_frames *frames, uint32_t index, uint64_t bytes)
-{
-    (void)frames, (void)bytes;
-    assert_int_equal(index, frame);
-    n_destroyed++;
-}
-
-uint64_t gm_mover_done(const struct gm_mover *mover, enum gm_way way)
-{
-    (void)mover, (void)way;
-    return 0;
-}
-
 void gm_stores_free(struct gm_stores *stores, enum gm_tier tier, uint32_t page)
 {
     (void)stores, (void)tier, (void)page;
+}
+
+struct gm_action *gm_engine_post_surely(struct gm_engine *e, enum gm_action_kind kind)
+{
+    static struct gm_action action;
+    assert_ptr_equal(e, engine);
+    assert_int_equal(kind, GM_ACTION_DESTROY);
+    return &action;
+}
+
+/* What is to be destroyed is. */
+static void reap(void)
+{
+    gm_engine_reap(engine);
+    while (engine->n_ending > 0) {
+        assert_int_equal(engine->ending[0], frame);
+        n_destroyed++;
+        gm_engine_destroyed(engine, frame, false);
+    }
 }
 
 /* ---- the scene ---- */
@@ -211,10 +191,10 @@ static void check_kept(void)
     assert_int_equal(table->frames[frame].state, GM_FRAME_CONDEMNED);
     assert_int_equal(table->frames[frame].exit_of, MAPS);
     drop();
-    gm_engine_reap(engine);
+    reap();
     assert_int_equal(n_destroyed, 0);
     end_process();
-    gm_engine_reap(engine);
+    reap();
     assert_int_equal(table->frames[frame].exit_of, GM_NONE);
 }
 
@@ -250,7 +230,7 @@ static void test_copied(void **state)
     assert_int_equal(table->frames[frame].state, GM_FRAME_CONDEMNED);
     drop();
     end_process();
-    gm_engine_reap(engine);
+    reap();
     assert_int_equal(n_destroyed, 0);
 }
 
@@ -287,7 +267,7 @@ static void test_hello_again(void **state)
     settle();
     assert_int_equal(table->frames[frame].state, GM_FRAME_CONDEMNED);
     drop();
-    gm_engine_reap(engine);
+    reap();
     assert_int_equal(n_destroyed, 1); /* it is nobody's, and counts no more */
 }
 

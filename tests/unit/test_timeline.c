@@ -1,5 +1,5 @@
 /*
- * core/timeline: when chunks of an app are used next, and the order in which they leave and come.
+ * core/working: when chunks of an app are used next, and the order in which they leave and come.
  * Programs that go round their memory, each part in its own time, are foreseen exactly; so what
  * stays and what comes is what Belady's rule on the real future says.
  */

@@ -12,8 +12,8 @@
 #include "common/features.h"
 #include "daemon/core/timeslice.h"
 #include "daemon/core/tunables.h"
-#include "daemon/engine/act/events.h"
-#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/events.h"
+#include "daemon/engine/state/say.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/state.h"
 #include "daemon/engine/step/feed.h"
@@ -67,8 +67,7 @@ void gm_engine_emit(struct gm_engine *e, const struct gm_event *event)
     emitted++;
 }
 
-void gm_engine_say(const struct gm_engine *e, uint32_t id, enum gm_msg_type type,
-                   const void *message)
+void gm_engine_say(struct gm_engine *e, uint32_t id, enum gm_msg_type type, const void *message)
 {
     (void)e;
     assert_int_equal(type, GM_MSG_TIMESLICE);

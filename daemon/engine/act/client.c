@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "common/windows.h"
-#include "daemon/engine/act/events.h"
 #include "daemon/engine/state/groups.h"
 
 /* A sealed area of `bytes`, of which `mapped` are mapped writable here. Returns its fd or -errno.
@@ -123,29 +122,16 @@ static void clean_cap(struct gm_wishes *wishes)
     wishes->cap = 0;
 }
 
-static struct gm_client *make(uint32_t id, struct gm_kept *kept)
-{
-    struct gm_client *client = calloc(1, sizeof *client);
-    if (!client)
-        return NULL;
-    client->fds[0] = client->fds[1] = client->lease = -1;
-    client->refs = 1;
-    client->id = id;
-    client->kept = kept;
-    return client;
-}
-
 int gm_client_open(struct gm_client **out, uint32_t id, const struct gm_newcomer *who,
                    struct gm_group *group, struct gm_kept *kept)
 {
-    struct gm_client *client = make(id, kept);
+    struct gm_client *client = gm_client_make(id, who->uid, kept);
     int error = -ENOMEM;
     if (!client)
         return error;
     client->session = who->session;
     client->pid = who->pid;
     client->started = who->started;
-    client->uid = client->owner = who->uid;
     client->is_admin = who->is_admin;
     client->wishes = who->wishes;
     client->version = who->version;
@@ -179,23 +165,10 @@ void gm_client_count_for(struct gm_client *client, uid_t owner)
     client->owner = owner;
 }
 
-int gm_client_open_ended(struct gm_client **out, uint32_t id, uid_t uid)
-{
-    struct gm_client *client = make(id, NULL);
-    if (!client)
-        return -ENOMEM;
-    client->uid = client->owner = uid;
-    *out = client;
-    if (gm_group_add(NULL, client) == 0)
-        return 0;
-    gm_client_drop(client);
-    return -ENOMEM;
-}
-
 int gm_client_reopen(struct gm_client **out, uint32_t id, const struct gm_client_record *record,
                      int stat, int lease, struct gm_kept *kept, uint64_t now)
 {
-    struct gm_client *client = make(id, kept);
+    struct gm_client *client = gm_client_make(id, record->uid, kept);
     if (!client) {
         close_fd(&stat);
         close_fd(&lease);
@@ -203,7 +176,6 @@ int gm_client_reopen(struct gm_client **out, uint32_t id, const struct gm_client
     }
     client->pid = (pid_t)record->pid;
     client->started = record->started;
-    client->uid = client->owner = record->uid;
     client->is_admin = (record->flags & GM_CLIENT_IS_ADMIN) != 0;
     client->wishes = (struct gm_wishes){.class = record->class,
                                         .oversize = record->oversize,
@@ -213,7 +185,7 @@ int gm_client_reopen(struct gm_client **out, uint32_t id, const struct gm_client
     clean_cap(&client->wishes);
     memcpy(client->name, record->name, sizeof client->name);
     memcpy(client->nonce, record->nonce, sizeof client->nonce);
-    client->epoch = record->epoch;
+    gm_client_set_epoch(client, record->epoch);
     client->lost_at = now;
     client->lease = lease;
     client->fds[1] = stat;
@@ -253,8 +225,8 @@ bool gm_client_return(struct gm_client *client, struct gm_session *session,
         was != GM_MOVING_AWAY)
         return false;
     atomic_store(&client->stat->moving, is_parked ? GM_MOVING_AWAY : GM_MOVING_FREE);
-    client->is_parked = is_parked;
-    client->epoch = newest + GM_CLIENT_EPOCHS;
+    gm_client_set_parked(client, is_parked);
+    gm_client_set_epoch(client, newest + GM_CLIENT_EPOCHS);
     atomic_store(&client->ctl->epoch, client->epoch);
     client->again = body->cookie;
     client->version = gm_wire_common(body->oldest, body->newest);
@@ -274,11 +246,6 @@ void gm_client_watch(struct gm_client *client,
 {
     client->on_end = on_end;
     client->arg = arg;
-}
-
-void gm_client_hold(struct gm_client *client)
-{
-    client->refs++;
 }
 
 /* ---- the end of its process ---- */
@@ -426,7 +393,7 @@ void gm_client_find_copier(struct gm_client *client, const struct gm_engine_outl
 
 void gm_client_drop(struct gm_client *client)
 {
-    if (--client->refs > 0)
+    if (!gm_client_drop_one(client))
         return;
     end_copies(client);
     end_exit(client);
@@ -463,56 +430,34 @@ int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *o
     return error;
 }
 
-/* The one setter of its state. False: the event is not legal in it. */
-static bool turn(struct gm_client *client, enum gm_client_event event)
-{
-    const struct gm_turn turn = {.model = GM_MODEL_CLIENT,
-                                 .from = (uint8_t)client->state,
-                                 .event = (uint8_t)event,
-                                 .to = gm_model_next(GM_MODEL_CLIENT, client->state, event),
-                                 .id = client->id,
-                                 .app = client->id};
-    uint32_t i = 0;
-    while (i < GM_GPUS_MAX - 1 && !client->engines[i])
-        i++;
-    if (client->engines[i])
-        gm_engine_emit(
-            client->engines[i],
-            &(struct gm_event){.kind = GM_EVENT_TURN, .app = client->id, .turn.turn = turn});
-    if (turn.to == GM_TURN_ILLEGAL)
-        return false;
-    client->state = (enum gm_client_state)turn.to;
-    return true;
-}
-
-bool gm_client_park(struct gm_client *client, bool is_parked)
+bool gm_client_park(struct gm_client *client)
 {
     uint32_t was = GM_MOVING_FREE;
-    if (client->is_parked == is_parked)
+    if (client->is_parked)
         return true;
-    if (!is_parked)
-        atomic_store(&client->stat->moving, GM_MOVING_FREE);
-    else if (!atomic_compare_exchange_strong(&client->stat->moving, &was, GM_MOVING_AWAY))
+    if (!atomic_compare_exchange_strong(&client->stat->moving, &was, GM_MOVING_AWAY))
         return false;
-    client->is_parked = is_parked;
+    gm_client_set_parked(client, true);
     return true;
 }
 
-bool gm_client_shut(struct gm_client *client, uint32_t index)
+void gm_client_unpark(struct gm_client *client)
 {
-    const bool was_open = client->shut == 0;
-    client->shut |= 1u << index;
-    if (!was_open || !turn(client, GM_CLIENT_EV_SHUT))
-        return false;
-    atomic_store(&client->ctl->epoch, ++client->epoch);
-    atomic_store(&client->ctl->gate, GM_GATE_CLOSED);
-    return true;
+    atomic_store(&client->stat->moving, GM_MOVING_FREE);
 }
 
-void gm_client_runs(struct gm_client *client)
+void gm_client_go_on(struct gm_client *client)
 {
-    if (client->state == GM_CLIENT_QUIET)
-        turn(client, GM_CLIENT_EV_RUNS);
+    gm_client_set_parked(client, false);
+    gm_client_unpark(client);
+}
+
+void gm_client_set_gate(struct gm_client *client, uint64_t epoch, bool is_open)
+{
+    atomic_store(&client->ctl->epoch, epoch);
+    atomic_store(&client->ctl->gate, is_open ? GM_GATE_OPEN : GM_GATE_CLOSED);
+    if (is_open)
+        syscall(SYS_futex, &client->ctl->gate, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
 }
 
 void gm_client_left(struct gm_client *client)
@@ -521,29 +466,14 @@ void gm_client_left(struct gm_client *client)
     client->lost_at = 0;
 }
 
-void gm_client_keep_shut(struct gm_client *client, uint32_t index)
-{
-    client->shut |= 1u << index;
-}
-
 bool gm_client_answer(struct gm_client *client, const struct gm_msg_drained *answer)
 {
     const bool is_busy = answer->status == GM_DRAIN_BUSY;
     if (client->shut == 0)
         return true; /* to a CLOSE that was given up */
-    if (answer->status == GM_DRAIN_PARKED && !gm_client_park(client, true)) /* late, or now */
+    if (answer->status == GM_DRAIN_PARKED && !gm_client_park(client)) /* late, or now */
         return false;
     if (answer->epoch == client->epoch)
-        turn(client, is_busy ? GM_CLIENT_EV_KEEPS : GM_CLIENT_EV_DRAINED);
-    return true;
-}
-
-bool gm_client_let(struct gm_client *client, uint32_t index)
-{
-    client->shut &= ~(1u << index);
-    if (client->shut != 0 || !turn(client, GM_CLIENT_EV_LET))
-        return false;
-    atomic_store(&client->ctl->gate, GM_GATE_OPEN);
-    syscall(SYS_futex, &client->ctl->gate, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
+        gm_client_turn(client, is_busy ? GM_CLIENT_EV_KEEPS : GM_CLIENT_EV_DRAINED);
     return true;
 }

@@ -24,11 +24,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/chunk.h"
 #include "common/shm.h"
 #include "common/wire.h"
 #include "daemon/core/ledger_clients.h"
-#include "daemon/engine/state/state.h"
+#include "daemon/engine/state/client.h"
 #include "daemon/memory/kept.h"
 
 /* CLOSE of the next daemon has a number that none of this one had, however many it sent that the
@@ -62,8 +61,6 @@ bool gm_client_return(struct gm_client *client, struct gm_session *session,
 void gm_client_lose(struct gm_client *client, uint64_t now);
 /* Its use is counted for this user, and not for its own uid. */
 void gm_client_count_for(struct gm_client *client, uid_t owner);
-/* One whose process has ended long ago, and which has no memory that is shared. 0 or -ENOMEM. */
-int gm_client_open_ended(struct gm_client **client, uint32_t id, uid_t uid);
 /*
  * Have `on_exit` called when its process ends, in the place of what was to be called before. The
  * first call begins to look, and fails with -errno; later ones do not. Where the system gives no
@@ -74,22 +71,12 @@ int gm_client_await(struct gm_client *client, uv_loop_t *loop,
 /* Have `on_end` called when it ends: its session has, and no engine has it any more. */
 void gm_client_watch(struct gm_client *client,
                      void (*on_end)(void *arg, const struct gm_client *client), void *arg);
-void gm_client_hold(struct gm_client *client);
 /* The last one ends and frees it. */
 void gm_client_drop(struct gm_client *client);
 
 /* Send WELCOME, with what there is of each GPU. Returns 0 or -errno (gm_engine_outlet.send). */
-int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *outlet,
-                      int lifeline, const struct gm_gpu_entry *gpus, uint32_t n);
-
-/* What the program is told of `bytes` that it could have: no more than another system's variable
- * says. */
-static inline uint64_t gm_client_told(const struct gm_client *client, uint64_t bytes)
-{
-    const bool is_bounded =
-        client->wishes.cap_is == GM_HELLO_CAP_FOREIGN && client->wishes.cap < bytes;
-    return is_bounded ? client->wishes.cap & ~(GM_CHUNK_MIN - 1) : bytes;
-}
+int gm_client_welcome(struct gm_client *client, const struct gm_engine_outlet *outlet, int lifeline,
+                      const struct gm_gpu_entry *gpus, uint32_t n);
 
 /* Its process has ended: if there are copies of its connection, wait for their end, of which
  * `on_closed` hears. */
@@ -104,21 +91,18 @@ pid_t gm_client_copier(const struct gm_client *client, const struct gm_engine_ou
 void gm_client_find_copier(struct gm_client *client, const struct gm_engine_outlet *outlet,
                            uint64_t now, uint64_t *look_at);
 
-/* Engine number `index` wants the gate closed. True: it was open, and CLOSE is to be sent for the
- * new epoch. */
-bool gm_client_shut(struct gm_client *client, uint32_t index);
-/* Its gate is closed already, and stays so for engine number `index`, which it is new to. */
-void gm_client_keep_shut(struct gm_client *client, uint32_t index);
-/* Its work stands still on the GPU, and is marked so (shm.h, gm_stat.moving); or it may go on: all
- * that it has is in place. False: it cannot be marked, for the program lets it go on. */
-bool gm_client_park(struct gm_client *client, bool is_parked);
-/* It has come back from the daemon before, its gate is closed, and its work may run. */
-void gm_client_runs(struct gm_client *client);
-/* Its session has ended, or it does not come back. */
-void gm_client_left(struct gm_client *client);
 /* The answer to a CLOSE, before any engine hears of it. False: the program lies, see above. */
 bool gm_client_answer(struct gm_client *client, const struct gm_msg_drained *answer);
-/* It does not want that any more. True: the gate is open now. */
-bool gm_client_let(struct gm_client *client, uint32_t index);
+/* Its work stands still on the GPU, and is marked so (shm.h, gm_stat.moving). False: it cannot be
+ * marked, for the program lets it go on. */
+bool gm_client_park(struct gm_client *client);
+/* ... and it may go on, as its gate was open. */
+void gm_client_go_on(struct gm_client *client);
+/* Its session has ended, or it does not come back. */
+void gm_client_left(struct gm_client *client);
+
+/* For GATE and UNPARK. */
+void gm_client_set_gate(struct gm_client *client, uint64_t epoch, bool is_open);
+void gm_client_unpark(struct gm_client *client);
 
 #endif

@@ -1,202 +1,55 @@
 /*
- * Copies of chunks: begun here, between the GPU and pinned memory by the mover, and below it by the
- * stores' workers; and which of them have ended, for chunks.c. Frames and pages are cleared as a
- * copy in. Owns the rings of chunks by the numbers of their copies, and the sums of what is under
- * way. Called by the files that move chunks; calls the table, the mover and the stores.
+ * Hands copies to the mover and to the stores' workers. Called by act.c and inlet.c.
  */
 #include "daemon/engine/act/copies.h"
 
 #include <assert.h>
 
-#include "daemon/engine/act/events.h"
-#include "daemon/engine/act/frames.h"
-#include "daemon/engine/state/backoff.h"
+#include "daemon/engine/act/device.h"
 
-/* ---- between the GPU and pinned memory ---- */
-
-bool gm_engine_has_room(const struct gm_engine *engine, enum gm_way way)
+void gm_engine_begin_copy(struct gm_engine *engine, struct gm_action *action)
 {
-    const uint32_t coming = way == GM_WAY_OUT ? engine->table->unmaps + engine->hashing.copies : 0;
-    return gm_mover_room(engine->mover, way) > coming;
+    const CUdeviceptr at = engine->frames.handles[action->copy.frame].va;
+    const uint64_t number =
+        gm_mover_submit(engine->mover, action->copy.way, at, &engine->pool, action->copy.page,
+                        action->copy.bytes, action->copy.fence);
+    assert(number == action->copy.number);
+    action->copy.is_refused =
+        gm_mover_result(engine->mover, action->copy.way, number) != CUDA_SUCCESS;
 }
 
-bool gm_engine_is_copying(const struct gm_engine *engine, enum gm_way way)
+void gm_engine_begin_clear(struct gm_engine *engine, const struct gm_action *action)
 {
-    return gm_mover_under_way(engine->mover, way) > 0;
+    const CUdeviceptr at =
+        action->copy.frame != GM_NONE
+            ? engine->frames.handles[action->copy.frame].va
+            : (CUdeviceptr)(uintptr_t)gm_hostpool_memory(&engine->pool, action->copy.page);
+    const uint64_t number =
+        gm_mover_clear(engine->mover, at, action->copy.bytes, action->copy.fence);
+    assert(number == action->copy.number);
+    (void)number;
 }
 
-/* Bytes whose copies are under way or begin when their owners have unmapped them and they are
- * hashed. */
-uint64_t gm_engine_under_way(const struct gm_engine *engine, enum gm_way way)
+void gm_engine_begin_below(struct gm_engine *engine, const struct gm_action *action)
 {
-    const uint64_t coming =
-        way == GM_WAY_OUT ? engine->table->unmap_bytes + engine->hashing.bytes : 0;
-    return gm_mover_under_way(engine->mover, way) + coming;
+    gm_stores_copy(engine->stores, action->below.chunk, action->below.from, action->below.page,
+                   action->below.to, action->below.to_page, action->below.bytes);
 }
 
-/* Returns its number. */
-static uint64_t submit(struct gm_engine *engine, enum gm_way way, uint32_t index, uint64_t fence)
+uint32_t gm_engine_list_ended(const struct gm_engine *engine,
+                              struct gm_ended ended[GM_WAYS * GM_WAY_DEPTH])
 {
-    const struct gm_chunk *chunk = &engine->table->chunks[index];
-    uint64_t number = gm_mover_submit(engine->mover, way, engine->frames.handles[chunk->frame].va,
-                                      &engine->pool, chunk->page, gm_chunk_bytes(chunk), fence);
-    engine->sums.bytes[way] += gm_chunk_bytes(chunk);
-    engine->ring[way][number % GM_WAY_DEPTH] = index;
-    gm_table_begin_copy(engine->table, index);
-    gm_engine_tell_copy(engine, index);
-    return number;
-}
-
-/* Clear a frame, for `chunk` or for nobody yet (GM_NONE). Returns its number, of copies in. */
-static uint64_t clear(struct gm_engine *engine, uint32_t frame, uint32_t chunk)
-{
-    const struct gm_frame *entry = &engine->table->frames[frame];
-    uint64_t number = gm_mover_clear(engine->mover, engine->frames.handles[frame].va,
-                                     gm_class_bytes(entry->class), entry->fence);
-    engine->ring[GM_WAY_IN][number % GM_WAY_DEPTH] = chunk;
-    if (chunk != GM_NONE)
-        gm_engine_tell_copy(engine, chunk);
-    return number;
-}
-
-/* The frame is free from here on: who writes it waits for this copy (the fence). If the driver
- * refused the copy, the frame keeps the data: gm_engine_take_copies undoes the eviction when what
- * was begun of it has ended. */
-void gm_engine_copy_out(struct gm_engine *engine, uint32_t index)
-{
-    if (gm_mover_room(engine->mover, GM_WAY_OUT) == 0) {
-        gm_table_begin_copy(engine->table, index);
-        engine->late[engine->n_late++] = index;
-        return;
+    uint32_t n = 0;
+    for (unsigned way = 0; way < GM_WAYS; way++) {
+        const uint64_t done = gm_mover_done(engine->mover, (enum gm_way)way);
+        for (uint64_t number = engine->taken[way] + 1; number <= done; number++) {
+            const CUresult result = gm_mover_result(engine->mover, (enum gm_way)way, number);
+            ended[n++] =
+                (struct gm_ended){.way = (enum gm_way)way,
+                                  .number = number,
+                                  .result = result,
+                                  .error = result ? gm_engine_error_text(engine, result) : NULL};
+        }
     }
-    const uint64_t number = submit(engine, GM_WAY_OUT, index, 0);
-    if (gm_mover_result(engine->mover, GM_WAY_OUT, number) == CUDA_SUCCESS)
-        gm_engine_leave_frame(engine, index, number);
-}
-
-void gm_engine_clear_pages(struct gm_engine *engine, uint32_t index)
-{
-    const struct gm_chunk *chunk = &engine->table->chunks[index];
-    const CUdeviceptr at = (CUdeviceptr)(uintptr_t)gm_hostpool_memory(&engine->pool, chunk->page);
-    const uint64_t number = gm_mover_clear(engine->mover, at, gm_chunk_bytes(chunk), 0);
-    engine->ring[GM_WAY_IN][number % GM_WAY_DEPTH] = index;
-    gm_table_begin_copy(engine->table, index);
-    gm_engine_tell_copy(engine, index);
-}
-
-void gm_engine_copy_in(struct gm_engine *engine, uint32_t index)
-{
-    const struct gm_chunk *chunk = &engine->table->chunks[index];
-    if (chunk->frame == GM_NONE) {
-        gm_engine_clear_pages(engine, index);
-        return;
-    }
-    gm_table_begin_copy(engine->table, index);
-    if (chunk->tier == GM_TIER_NONE)
-        clear(engine, chunk->frame, index);
-    else
-        submit(engine, GM_WAY_IN, index, 0);
-}
-
-/* What was never written reads as zero. The chunk waits until its frame, as it was before the chunk
- * took it, is clear: one that was cleared long ago, or is new, is there at once. */
-static void await_clear(struct gm_engine *engine, uint32_t index, const struct gm_frame *was)
-{
-    if (was->is_dirty) {
-        clear(engine, engine->table->chunks[index].frame, index);
-    } else if (was->clear > engine->taken[GM_WAY_IN]) {
-        engine->ring[GM_WAY_IN][was->clear % GM_WAY_DEPTH] = index;
-        gm_engine_tell_copy(engine, index);
-    } else {
-        return;
-    }
-    gm_table_begin_copy(engine->table, index);
-}
-
-void gm_engine_bring(struct gm_engine *engine, uint32_t index, const struct gm_frame *was)
-{
-    if (engine->table->chunks[index].tier == GM_TIER_PINNED)
-        submit(engine, GM_WAY_IN, index, was->fence);
-    else
-        await_clear(engine, index, was);
-}
-
-/* ---- below the GPU ---- */
-
-static uint64_t *below(struct gm_engine *engine, unsigned from, unsigned to)
-{
-    return from == GM_TIER_DISK || to == GM_TIER_DISK ? &engine->disk_bytes : &engine->host_bytes;
-}
-
-uint64_t gm_engine_copied_below(const struct gm_engine *engine, unsigned from, unsigned to)
-{
-    return from == GM_TIER_DISK || to == GM_TIER_DISK ? engine->disk_bytes : engine->host_bytes;
-}
-
-void gm_engine_end_below(struct gm_engine *engine, uint32_t index)
-{
-    const struct gm_chunk *chunk = &engine->table->chunks[index];
-    *below(engine, chunk->tier, chunk->to_tier) -= gm_chunk_bytes(chunk);
-    engine->host_copies--;
-    assert((engine->host_copies == 0) == (engine->host_bytes + engine->disk_bytes == 0));
-}
-
-void gm_engine_copy_below(struct gm_engine *engine, uint32_t index, enum gm_tier to,
-                          uint32_t to_page)
-{
-    const struct gm_chunk *chunk = &engine->table->chunks[index];
-    const uint64_t bytes = gm_chunk_bytes(chunk);
-    if (!gm_table_move(engine->table, index, to, to_page)) {
-        gm_stores_free(engine->stores, to, to_page);
-        return;
-    }
-    *below(engine, chunk->tier, to) += bytes;
-    engine->host_copies++;
-    gm_engine_tell_copy(engine, index);
-    gm_stores_copy(engine->stores, index, (enum gm_tier)chunk->tier, chunk->page, to, to_page,
-                   bytes);
-}
-
-void gm_engine_clear_frames(struct gm_engine *engine)
-{
-    struct gm_table *table = engine->table;
-    if (gm_engine_is_off(engine, GM_RETRY_COPY))
-        return;
-    /* From where the last round ended: each clears a few, and there may be 70,000. */
-    for (uint32_t left = table->max_frames; table->dirty > 0 && left > 0; left--) {
-        const uint32_t at = engine->clear_at;
-        const struct gm_frame *frame = &table->frames[at];
-        const bool is_due = frame->state == GM_FRAME_FREE && frame->is_dirty &&
-                            frame->fence <= engine->taken[GM_WAY_OUT];
-        if (is_due && !gm_engine_has_room(engine, GM_WAY_IN))
-            return; /* when what is under way has ended */
-        if (is_due)
-            gm_table_clean_frame(table, at, clear(engine, at, GM_NONE));
-        engine->clear_at = at + 1 < table->max_frames ? at + 1 : 0;
-    }
-}
-
-bool gm_engine_next_copy(struct gm_engine *engine, struct gm_ended *ended)
-{
-    for (int way = 0; way < GM_WAYS; way++) {
-        if (engine->taken[way] >= gm_mover_done(engine->mover, (enum gm_way)way))
-            continue;
-        const uint64_t number = ++engine->taken[way];
-        *ended =
-            (struct gm_ended){.way = (enum gm_way)way,
-                              .number = number,
-                              .chunk = engine->ring[way][number % GM_WAY_DEPTH],
-                              .result = gm_mover_result(engine->mover, (enum gm_way)way, number)};
-        return true;
-    }
-    return false;
-}
-
-uint32_t gm_engine_next_late(struct gm_engine *engine)
-{
-    if (engine->n_late == 0 || gm_mover_room(engine->mover, GM_WAY_OUT) == 0)
-        return GM_NONE;
-    const uint32_t index = engine->late[--engine->n_late];
-    gm_table_end_copy(engine->table, index, false);
-    return index;
+    return n;
 }

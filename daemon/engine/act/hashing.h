@@ -2,20 +2,14 @@
 #ifndef GM_DAEMON_ENGINE_ACT_HASHING_H
 #define GM_DAEMON_ENGINE_ACT_HASHING_H
 
-#include "daemon/engine/state/state.h"
-
-/* Whether there is a hasher, and the GPU has not refused it. */
-static inline bool gm_engine_can_hash(const struct gm_engine *engine)
-{
-    return engine->hasher && !engine->is_hashing_off;
-}
+#include "daemon/engine/state/actions.h"
 
 /* `on_hashes` is called when some have ended. */
 void gm_engine_open_hasher(struct gm_engine *engine, void (*on_hashes)(void *engine));
-/* Begin to hash the chunk, which its owner has unmapped. False: it cannot be now. */
-bool gm_engine_hash(struct gm_engine *engine, uint32_t chunk);
-/* The next hash that has ended; false: there is none. */
-bool gm_engine_take_hash(struct gm_engine *engine, uint32_t *chunk, CUresult *result,
-                         struct gm_hashed *hashed);
+/* For HASH. */
+void gm_engine_begin_hash(struct gm_engine *engine, const struct gm_action *action);
+/* Those that have ended and are not taken yet, in their order. Returns how many. */
+uint32_t gm_engine_list_hashes(const struct gm_engine *engine,
+                               struct gm_ended_hash ended[GM_HASH_DEPTH]);
 
 #endif

@@ -3,22 +3,15 @@
  */
 #include "daemon/engine/act/tiers.h"
 
-void gm_engine_make_pinned(struct gm_engine *engine, uint64_t bytes)
-{
-    gm_hostpool_want(&engine->pool, bytes);
-}
+#include "daemon/engine/state/actions.h"
 
-void gm_engine_make_pinned_units(struct gm_engine *engine)
+void gm_engine_make_wanted(struct gm_engine *engine)
 {
-    gm_hostpool_make_units(&engine->pool);
-}
-
-void gm_engine_make_paged(struct gm_engine *engine, uint64_t bytes)
-{
-    gm_stores_want(engine->stores, bytes);
-}
-
-uint64_t gm_engine_trim_paged(struct gm_engine *engine)
-{
-    return gm_stores_trim(engine->stores);
+    const struct gm_wants wants = gm_engine_take_wants(engine);
+    if (wants.has_pinned)
+        gm_hostpool_want(&engine->pool, wants.pinned);
+    if (wants.has_units)
+        gm_hostpool_make_units(&engine->pool);
+    if (wants.has_paged)
+        gm_stores_want(engine->stores, wants.paged);
 }

@@ -139,3 +139,13 @@ int64_t gm_engine_read_window(const struct gm_engine *engine, uint32_t app, uint
     free(reading);
     return n;
 }
+
+void gm_engine_answer_window(const struct gm_engine *engine, struct gm_action *action)
+{
+    const uint32_t app = action->window.app, room = gm_engine_places_of(engine, app);
+    struct gm_use *uses = malloc((room + 1) * sizeof *uses);
+    action->window.uses = uses;
+    action->window.n = uses ? gm_engine_read_window(engine, app, action->window.from,
+                                                    action->window.to, uses, room)
+                            : -ENOMEM;
+}

@@ -7,7 +7,7 @@
 #ifndef GM_DAEMON_ENGINE_ACT_WINDOWS_H
 #define GM_DAEMON_ENGINE_ACT_WINDOWS_H
 
-#include "daemon/engine/state/state.h"
+#include "daemon/engine/state/actions.h"
 
 /* How many places the app has: the most uses that there can be. */
 uint32_t gm_engine_places_of(const struct gm_engine *engine, uint32_t app);
@@ -19,5 +19,8 @@ uint32_t gm_engine_places_of(const struct gm_engine *engine, uint32_t app);
  */
 int64_t gm_engine_read_window(const struct gm_engine *engine, uint32_t app, uint32_t from,
                               uint32_t to, struct gm_use *uses, uint32_t max);
+
+/* For READ_WINDOW. */
+void gm_engine_answer_window(const struct gm_engine *engine, struct gm_action *action);
 
 #endif

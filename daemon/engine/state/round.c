@@ -23,11 +23,21 @@ void gm_engine_replan(struct gm_engine *engine)
 void gm_engine_planned(struct gm_engine *engine)
 {
     engine->plan_is_stale = false;
+    engine->is_planning = true;
+}
+
+void gm_engine_decides(struct gm_engine *engine)
+{
+    engine->is_deciding = true;
 }
 
 void gm_engine_count_deciding(struct gm_engine *engine, uint64_t ns)
 {
-    engine->deciding_ns += ns > 0 ? ns : 1;
+    if (engine->is_deciding || engine->is_planning)
+        engine->deciding_ns += ns > 0 ? ns : 1;
+    if (engine->is_planning)
+        engine->parts.planned_ns += ns;
+    engine->is_deciding = engine->is_planning = false;
 }
 
 uint64_t gm_engine_take_deciding(struct gm_engine *engine)
@@ -58,16 +68,20 @@ void gm_engine_end_run(struct gm_engine *engine)
 
 void gm_engine_call(struct gm_engine *engine)
 {
-    if (engine->is_closing)
-        return;
-    engine->is_called = true;
-    if (!engine->is_running)
-        gm_alarm_set(&engine->alarm, 0);
+    engine->is_called = !engine->is_closing;
 }
 
 void gm_engine_wake_at(struct gm_engine *engine, uint64_t at)
 {
-    gm_alarm_set(&engine->alarm, at);
+    engine->wake_at = at;
+}
+
+uint64_t gm_engine_take_wake(struct gm_engine *engine)
+{
+    const uint64_t at =
+        engine->is_called && !engine->is_running && !engine->is_closing ? 1 : engine->wake_at;
+    engine->wake_at = 0;
+    return at;
 }
 
 void gm_engine_halt(struct gm_engine *engine)

@@ -10,13 +10,17 @@ void gm_engine_set_time(struct gm_engine *engine, uint64_t now);
 void gm_engine_replan(struct gm_engine *engine);
 /* A plan is made. */
 void gm_engine_planned(struct gm_engine *engine);
+/* The scheduler is asked. */
+void gm_engine_decides(struct gm_engine *engine);
 /* Go round once more. */
 void gm_engine_again(struct gm_engine *engine);
 /* Go round soon: something in another engine has changed. */
 void gm_engine_call(struct gm_engine *engine);
 /* Have an event of its own come at this time, if none comes before. */
 void gm_engine_wake_at(struct gm_engine *engine, uint64_t at);
-/* Scheduler or planner took so long. */
+/* When its alarm is to go off, if that is another time than before; else 0. */
+uint64_t gm_engine_take_wake(struct gm_engine *engine);
+/* A part of the step took so long: it counts if scheduler or planner were asked in it. */
 void gm_engine_count_deciding(struct gm_engine *engine, uint64_t ns);
 /* ... since this was last asked; 0: nothing was decided. */
 uint64_t gm_engine_take_deciding(struct gm_engine *engine);

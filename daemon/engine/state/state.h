@@ -51,6 +51,44 @@ struct gm_batch {
     uint8_t had_fd[GM_BATCH_MAX / 8]; /* MAP: the fd was sent along */
 };
 
+/* A copy of the mover, or a clear, that has not ended. */
+struct gm_copying {
+    uint32_t chunk; /* GM_NONE: of none */
+    uint64_t bytes; /* over the link */
+};
+
+/* ... that has. */
+struct gm_ended {
+    enum gm_way way;
+    uint64_t number;
+    CUresult result;
+    const char *error; /* the driver's name of it, if it is one */
+};
+
+/* What came of making a frame. */
+struct gm_made {
+    CUresult result;
+    const char *error; /* the driver's name of it, if it is one */
+    bool is_short_of_files;
+};
+
+/* Frames that are asked for, or to be destroyed, at a time. Making one takes 0.5 ms, and up to 90
+ * while other processes open and close contexts: the driver serves one after the other. Destroying
+ * one takes 0.1 to 0.6, and up to 100. Programs on all GPUs wait for so many. */
+#define GM_CREATE_AT_ONCE 8
+#define GM_REAP_AT_ONCE 8
+/* ... and host frames; they go into a few messages. */
+#define GM_ADOPT_AT_ONCE 64
+/* Free frames that are made for an allocation ahead, in some 8 ms. */
+#define GM_AHEAD_FRAMES 16
+
+/* A hash that has ended. */
+struct gm_ended_hash {
+    CUresult result;
+    const char *error; /* as of a copy */
+    struct gm_hashed hashed;
+};
+
 /* Copies that are submitted as soon as their chunks are hashed. */
 struct gm_coming {
     uint32_t copies;
@@ -75,6 +113,8 @@ enum gm_retry {
     GM_RETRIES
 };
 
+struct gm_action;
+struct gm_action_block;
 struct gm_group;
 struct gm_copies;
 
@@ -129,6 +169,7 @@ struct gm_app {
     enum gm_app_state state;
     struct gm_client *client;
     struct gm_session *session; /* NULL when gone */
+    bool is_cut_off;            /* say.c: the session ends: nothing more is said in it */
     pid_t pid;
     uid_t uid;
     char name[64];
@@ -291,6 +332,33 @@ struct gm_waiting_alloc {
                                       tiers */
 };
 
+/* What the driver says of the memory of the GPU, when it was last asked. */
+struct gm_device_room {
+    bool is_known;
+    uint64_t free_bytes, total;
+};
+
+/* Memory below the GPU that is wanted, and nobody has been told of it (actions.c). */
+struct gm_wants {
+    bool has_pinned, has_paged, has_units;
+    uint64_t pinned, paged;
+};
+
+/* Actions in their order, and the memory that they lie in (actions.h). */
+struct gm_actions {
+    struct gm_action *first, *last;
+    struct gm_action_block *blocks, *reserve;
+};
+
+/* What comes next of a run (step.c). */
+enum gm_stage {
+    GM_STAGE_NONE, /* none is under way */
+    GM_STAGE_BEGIN,
+    GM_STAGE_FOLLOW,
+    GM_STAGE_ROUND,
+    GM_STAGE_END,
+};
+
 /* Who yielded lately, until a switch takes its place (log.c). */
 struct gm_leaver {
     struct gm_party party;
@@ -419,7 +487,8 @@ struct gm_engine {
     struct gm_hasher *hasher;          /* NULL: nothing is hashed */
     bool is_hashing_off;               /* the GPU refused it since */
     uint32_t hash_ring[GM_HASH_DEPTH]; /* chunk of hash n: [n % GM_HASH_DEPTH] */
-    uint64_t hashes_taken;             /* hashes whose end was taken over */
+    uint64_t hashes_submitted;         /* that were posted, */
+    uint64_t hashes_taken;             /* ... and whose end was taken over */
     struct gm_coming hashing;          /* chunks that are hashed now */
     struct gm_meter *meter;            /* NULL: there is none */
     bool is_metering;                  /* it takes samples */
@@ -439,20 +508,26 @@ struct gm_engine {
      * or the machine was busy), and could not see that a program answered. */
     uint64_t awake_at;
 
-    struct gm_app *apps;     /* by app id */
-    struct gm_user *users;   /* by the table's pool */
-    uint64_t left_on_host;   /* room.c: bytes that ended programs may have mapped on the host */
-    uint32_t n_apps;         /* in use */
-    uint32_t *ring[GM_WAYS]; /* chunk of copy n: ring[n % GM_WAY_DEPTH]; GM_NONE: of none */
-    uint64_t taken[GM_WAYS]; /* copies whose end was taken over */
-    uint32_t *late;          /* unmapped chunks that wait for room in the mover */
+    struct gm_app *apps;   /* by app id */
+    struct gm_user *users; /* by the table's pool */
+    uint64_t left_on_host; /* room.c: bytes that ended programs may have mapped on the host */
+    uint32_t n_apps;       /* in use */
+    struct gm_copying *ring[GM_WAYS]; /* copy n: ring[n % GM_WAY_DEPTH] */
+    uint64_t submitted[GM_WAYS];      /* copies that were posted */
+    uint64_t taken[GM_WAYS];          /* ... and whose end was taken over */
+    uint64_t copying[GM_WAYS];        /* bytes of the others */
+    uint32_t *late;                   /* unmapped chunks that wait for room in the mover */
     uint32_t n_late;
     uint32_t *failed; /* chunks whose copy in, or mapping, must be tried again */
     uint32_t n_failed;
     uint32_t *unsent; /* chunks whose MAP or UNMAP is in no batch: their apps' sessions end */
     uint32_t n_unsent;
 
-    uint32_t rounds; /* step.c: that were begun for the newest event, beside the first */
+    struct gm_actions posted, carried; /* actions.c */
+    struct gm_wants wants;             /* ... likewise */
+    enum gm_stage stage;               /* step.c */
+    struct gm_device_room seen;        /* step.c: if the input or an answer told of it just now */
+    uint32_t rounds;                   /* step.c: that were begun for the newest event */
     struct gm_plan plan;
     bool plan_is_stale;
     uint32_t plan_from;           /* moves before it are done */
@@ -478,7 +553,13 @@ struct gm_engine {
     uint64_t device_reserve;  /* of the device, that is left to others: core/room.h */
     uint64_t budget_check_at; /* look then what the device has; 0: no need to */
     struct gm_lately frames_lately, pinned_lately; /* bytes that were needed */
-    uint32_t created;                              /* frames made in this round */
+    uint32_t created;                              /* frames that were asked for in this run, */
+    uint32_t made[GM_CREATE_AT_ONCE]; /* ... those that are there, and have yet to be taken */
+    uint32_t n_made;
+    uint32_t ending[GM_REAP_AT_ONCE]; /* condemned frames that are being destroyed */
+    uint32_t n_ending;
+    struct gm_action *adopting[GM_ADOPT_AT_ONCE]; /* host frames that were asked for */
+    uint32_t n_adopting;
     uint32_t clear_at;          /* frame at which the next round of clearing begins */
     bool create_more;           /* more could be made at once, but it takes long */
     CUresult create_error;      /* why the last frame could not be made */
@@ -491,10 +572,13 @@ struct gm_engine {
         uint32_t next; /* who is looked at first then */
     } stops;
     uint64_t next_batch;
-    uint64_t deciding_ns; /* round.c: of scheduler and planner, for the newest event */
+    bool is_deciding;     /* round.c: scheduler or planner are asked in this part of the step, */
+    bool is_planning;     /* ... the planner is */
+    uint64_t deciding_ns; /* ... of the parts in which they were, for the newest event */
     bool again;           /* go round once more */
     bool is_running;      /* a run is under way */
     bool is_called;       /* gm_engine_call, since that began */
+    uint64_t wake_at;     /* an event of its own is to come then, if none comes before */
     bool is_closing;
 
     bool is_short_of_units;    /* a chunk that is to be mapped on the host found none */

@@ -5,14 +5,14 @@
 #include "daemon/engine/step/allocs.h"
 
 #include "common/sums.h"
-#include "daemon/engine/act/device.h"
-#include "daemon/engine/act/events.h"
-#include "daemon/engine/act/frames.h"
-#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
+#include "daemon/engine/state/events.h"
+#include "daemon/engine/state/say.h"
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/chunks.h"
 #include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/room.h"
@@ -31,9 +31,6 @@
 
 /* If the device has less left than the budget, one part in so many of it. */
 #define GM_AHEAD_DEVICE_SHARE 4
-/* Made for it at most, in some 8 ms. In frames. */
-#define GM_AHEAD_FRAMES 16
-
 /* Whether all programs have all their memory, but for what is on its way to them ahead. */
 static bool is_whole(const struct gm_engine *engine)
 {
@@ -54,38 +51,77 @@ static bool is_whole(const struct gm_engine *engine)
 static bool has_device_room(struct gm_engine *engine)
 {
     const uint64_t allowed = engine->table->budget - engine->table->allocated;
-    uint64_t free_bytes, total;
-    return gm_engine_ask_device(engine, &free_bytes, &total) &&
-           (free_bytes >= allowed || free_bytes >= total / GM_AHEAD_DEVICE_SHARE);
+    return engine->seen.is_known &&
+           (engine->seen.free_bytes >= allowed ||
+            engine->seen.free_bytes >= engine->seen.total / GM_AHEAD_DEVICE_SHARE);
 }
 
-/* Have as many free frames as chunks of `bytes` need, if few have to be made. */
-static bool make_frames_ahead(struct gm_engine *engine, uint32_t pool, uint64_t bytes)
+/* Free frames that chunks of `bytes` lack, by their size. Returns how many. */
+static uint32_t count_lacking(const struct gm_engine *engine, uint32_t pool, uint64_t bytes,
+                              uint32_t lacking[GM_CHUNK_CLASSES])
 {
-    uint32_t needed[GM_CHUNK_CLASSES] = {0}, made = 0;
-    for (uint64_t left = bytes, one; left > 0; left -= one) {
-        one = gm_class_bytes(gm_chunk_next(left));
-        needed[gm_chunk_next(left)]++;
+    uint32_t n = 0;
+    for (uint64_t left = bytes; left > 0; left -= gm_class_bytes(gm_chunk_next(left)))
+        lacking[gm_chunk_next(left)]++;
+    for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++) {
+        const uint32_t has = engine->table->pools[pool].count[class];
+        lacking[class] = lacking[class] > has ? lacking[class] - has : 0;
+        n += lacking[class];
     }
-    for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
-        for (; engine->table->pools[pool].count[class] < needed[class]; made++)
-            if (made == GM_AHEAD_FRAMES || (made == 0 && !has_device_room(engine)) ||
-                !gm_engine_make_free_frame(engine, pool, class))
-                return false;
-    return true;
+    return n;
 }
 
-bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+/* All but its frames is there. */
+static bool may_come_ahead(const struct gm_engine *engine, uint32_t id,
+                           const struct gm_msg_alloc *alloc)
 {
     const struct gm_table *table = engine->table;
     const uint64_t taken = table->committed + table->orphaned;
     const uint64_t room = engine->room + table->fixed, most = room - room / GM_AHEAD_SHARE;
     const struct gm_room_input input = gm_engine_room_input(engine, id);
-    if (engine->stopping.is_on || engine->apps[id].state != GM_APP_RUNNING || taken > most ||
-        alloc->bytes > most - taken || alloc->bytes > gm_room_of(&input).gpu || !is_whole(engine) ||
-        !make_frames_ahead(engine, table->apps[id].pool, alloc->bytes))
+    return !engine->stopping.is_on && engine->apps[id].state == GM_APP_RUNNING && taken <= most &&
+           alloc->bytes <= most - taken && alloc->bytes <= gm_room_of(&input).gpu &&
+           is_whole(engine);
+}
+
+/* Have the frames made that it lacks, if they are few. False: they cannot be had. */
+static bool ask_frames(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+{
+    const uint32_t pool = engine->table->apps[id].pool;
+    uint32_t lacking[GM_CHUNK_CLASSES] = {0};
+    if (count_lacking(engine, pool, alloc->bytes, lacking) > GM_AHEAD_FRAMES ||
+        !has_device_room(engine))
         return false;
-    return gm_engine_commit(engine, id, alloc) == GM_WHY_NONE;
+    for (unsigned class = 0; class < GM_CHUNK_CLASSES; class ++)
+        for (; lacking[class] > 0; lacking[class]--)
+            if (!gm_engine_ask_free_frame(engine, pool, class))
+                return false;
+    struct gm_action *action = gm_engine_post(engine, GM_ACTION_AHEAD);
+    if (action) {
+        action->ahead.app = id;
+        action->ahead.alloc = *alloc;
+    }
+    return action != NULL;
+}
+
+void gm_engine_admit_made(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+{
+    uint32_t lacking[GM_CHUNK_CLASSES] = {0};
+    if (!may_come_ahead(engine, id, alloc) ||
+        count_lacking(engine, engine->table->apps[id].pool, alloc->bytes, lacking) > 0 ||
+        gm_engine_commit(engine, id, alloc) != GM_WHY_NONE)
+        gm_engine_refuse_alloc(engine, id, alloc->cookie);
+}
+
+void gm_engine_admit_ahead(struct gm_engine *engine, uint32_t id, const struct gm_msg_alloc *alloc)
+{
+    uint32_t lacking[GM_CHUNK_CLASSES] = {0};
+    if (!may_come_ahead(engine, id, alloc)) /* first: its size may be anything */
+        gm_engine_refuse_alloc(engine, id, alloc->cookie);
+    else if (count_lacking(engine, engine->table->apps[id].pool, alloc->bytes, lacking) == 0)
+        gm_engine_admit_made(engine, id, alloc);
+    else if (!ask_frames(engine, id, alloc))
+        gm_engine_refuse_alloc(engine, id, alloc->cookie);
 }
 
 void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t id)

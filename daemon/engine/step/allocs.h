@@ -4,9 +4,11 @@
 
 #include "daemon/engine/state/state.h"
 
-/* An allocation that nobody waits for (GM_ALLOC_AHEAD). False: refused, nothing changed. */
-bool gm_engine_admit_ahead(struct gm_engine *engine, uint32_t app,
+/* An allocation that nobody waits for (GM_ALLOC_AHEAD): committed or refused, if need be when the
+ * frames that it lacks are made (gm_engine_admit_made). */
+void gm_engine_admit_ahead(struct gm_engine *engine, uint32_t app,
                            const struct gm_msg_alloc *alloc);
+void gm_engine_admit_made(struct gm_engine *engine, uint32_t app, const struct gm_msg_alloc *alloc);
 /* Those of `app` that are not there yet are refused. */
 void gm_engine_call_off_ahead(struct gm_engine *engine, uint32_t app);
 

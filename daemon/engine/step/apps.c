@@ -8,18 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/engine/act/batches.h"
-#include "daemon/engine/act/client.h"
-#include "daemon/engine/act/events.h"
-#include "daemon/engine/act/exits.h"
-#include "daemon/engine/act/frames.h"
-#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/client.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/groups.h"
-#include "daemon/engine/state/round.h"
+#include "daemon/engine/state/say.h"
 #include "daemon/engine/step/allocs.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/chunks.h"
+#include "daemon/engine/step/exits.h"
 #include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/step/gates.h"
 #include "daemon/engine/step/log.h"
 #include "daemon/engine/step/memory.h"
@@ -654,7 +653,7 @@ void gm_engine_free_app(struct gm_engine *engine, uint32_t id)
     gm_engine_stop_watching(app);
     if (app->client) {
         app->client->engines[engine->config.index] = NULL;
-        gm_client_drop(app->client);
+        gm_client_let_go(engine, app->client);
     }
     memset(app, 0, sizeof *app);
 }
@@ -684,11 +683,8 @@ static int take_place(struct gm_engine *engine, struct gm_client *client)
     memset(app, 0, sizeof *app);
     gm_engine_open_batches(app);
     if (!gm_table_add_app(engine->table, id, (uint32_t)client->uid)) {
-        gm_engine_drop_idle_pools(engine);
-        if (!gm_table_add_app(engine->table, id, (uint32_t)client->uid)) {
-            gm_engine_close_batches(app);
-            return -ENOSPC;
-        }
+        gm_engine_close_batches(app);
+        return gm_engine_drop_idle_pools(engine) ? -EAGAIN : -ENOSPC;
     }
     fill_in(engine, client);
     gm_engine_tell_room(engine);
@@ -812,6 +808,7 @@ static void connect_app(struct gm_engine *engine, uint32_t id)
     struct gm_app *app = &engine->apps[id];
     gm_engine_watch_exit(engine, id);
     app->session = app->client->session;
+    gm_engine_connected(engine, id);
     app->ctl = app->client->ctl;
 }
 
@@ -862,7 +859,7 @@ int gm_engine_give_up_rest(struct gm_engine *engine)
             break;
         error = gm_engine_await_app(engine, client, &record);
         gm_engine_give_up_app(engine, id, true);
-        gm_client_drop(client);
+        gm_client_let_go(engine, client);
     }
     return error;
 }
@@ -897,6 +894,6 @@ void gm_engine_asked(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     gm_engine_happened(engine, id, GM_EVENT_ALLOC);
     if ((alloc->flags & GM_ALLOC_AHEAD) == 0)
         gm_engine_admit(engine, id, alloc);
-    else if (!gm_engine_admit_ahead(engine, id, alloc))
-        gm_engine_refuse_alloc(engine, id, alloc->cookie);
+    else
+        gm_engine_admit_ahead(engine, id, alloc);
 }

@@ -50,7 +50,7 @@ void gm_engine_bury(struct gm_engine *engine);
 /* Release an app's shared memory, batches and watch; its table entries are not touched. */
 void gm_engine_free_app(struct gm_engine *engine, uint32_t app);
 /* The client (client.h) is an app of this engine from now on, with its own id. 0, or -errno and
- * nothing has changed. */
+ * nothing has changed. -EAGAIN: room for it is being made. */
 int gm_engine_add_app(struct gm_engine *engine, struct gm_client *client);
 
 /* Of the daemon before (core/model.h, LOST). It is awaited: 0; -ENOENT: the ledger has no such app,

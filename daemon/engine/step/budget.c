@@ -7,16 +7,15 @@
 #include <stdio.h>
 
 #include "common/sums.h"
-#include "daemon/engine/act/copies.h"
-#include "daemon/engine/act/device.h"
-#include "daemon/engine/act/events.h"
-#include "daemon/engine/act/frames.h"
-#include "daemon/engine/act/say.h"
-#include "daemon/engine/act/tiers.h"
+#include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/round.h"
+#include "daemon/engine/state/say.h"
 #include "daemon/engine/step/allocs.h"
+#include "daemon/engine/step/copies.h"
 #include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/places.h"
@@ -145,11 +144,11 @@ static void follow(struct gm_engine *engine, uint64_t free_bytes, uint64_t least
 void gm_engine_follow_budget(struct gm_engine *engine, enum gm_why refused)
 {
     const uint64_t largest = largest_app(engine), allocated = engine->table->allocated;
-    uint64_t free_bytes, total;
+    const uint64_t free_bytes = engine->seen.free_bytes;
 
     if (refused != GM_WHY_NONE) /* whatever the driver says is free */
         follow(engine, 0, largest > allocated ? largest : allocated, refused);
-    else if (is_followed(engine) && gm_engine_ask_device(engine, &free_bytes, &total)) {
+    else if (is_followed(engine) && engine->seen.is_known) {
         if (free_bytes < engine->device_reserve / 4)
             vacate(engine, &everybody);
         const uint64_t least = owed(engine, free_bytes);
@@ -171,8 +170,9 @@ void gm_engine_check_budget(struct gm_engine *engine)
     if (engine->budget_check_at == 0 || engine->now < engine->budget_check_at)
         return;
     engine->budget_check_at = 0;
-    if (engine->n_apps > 0) /* else who comes next, or asks for the status, looks */
-        gm_engine_follow_budget(engine, GM_WHY_NONE);
+    /* Without programs who comes next, or asks for the status, looks. */
+    if (engine->n_apps > 0 && !gm_engine_post(engine, GM_ACTION_ASK_DEVICE))
+        engine->budget_check_at = engine->now + GM_BUDGET_CHECK_NS;
 }
 
 /* From now on the budget is all that the device has left, whatever the option says. */
@@ -180,8 +180,8 @@ static void take_device(struct gm_engine *engine)
 {
     struct gm_table *table = engine->table;
     const uint64_t allowed = table->budget - table->allocated;
-    uint64_t free_bytes, total;
-    if (!gm_engine_ask_device(engine, &free_bytes, &total))
+    const uint64_t free_bytes = engine->seen.free_bytes;
+    if (!engine->seen.is_known)
         return;
     /* What is beyond the budget is not taken to the last byte: the driver needs some itself. */
     uint64_t bytes = free_bytes > allowed + GM_CHUNK_MAX ? free_bytes - GM_CHUNK_MAX : allowed;
@@ -231,15 +231,24 @@ void gm_engine_trim_memory(struct gm_engine *engine, uid_t asker, bool is_admin,
     gm_engine_give_back(engine);
     if (!scope.is_all)
         gm_engine_give_back_frames_of(engine, asker, engine->frames_lately.value);
-    trimmed->pinned = gm_hostpool_leaving(&engine->pool) - leaving;
     trimmed->gpu = table->condemned - condemned + to_leave(engine, &scope);
-    trimmed->paged = scope.is_all ? gm_engine_trim_paged(engine) : 0;
+    struct gm_action *action = gm_engine_post_surely(engine, GM_ACTION_TRIM);
+    action->trim.trimmed = trimmed;
+    action->trim.asker = asker;
+    action->trim.is_all = scope.is_all;
+    action->trim.leaving = leaving;
+}
+
+void gm_engine_trimmed(struct gm_engine *engine, struct gm_trimmed *trimmed, uint64_t leaving,
+                       uid_t asker, bool is_all)
+{
+    trimmed->pinned = gm_less(gm_hostpool_leaving(&engine->pool), leaving);
     gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_TRIMMED,
                                               .app = GM_NONE,
                                               .trimmed = {.gpu = trimmed->gpu,
                                                           .pinned = trimmed->pinned,
                                                           .paged = trimmed->paged,
-                                                          .is_all = scope.is_all,
+                                                          .is_all = is_all,
                                                           .user = asker}});
 }
 

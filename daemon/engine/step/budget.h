@@ -7,8 +7,11 @@
 /* What gm_engine_trim does. */
 void gm_engine_trim_memory(struct gm_engine *engine, uid_t asker, bool is_admin,
                            struct gm_trimmed *trimmed);
-/* Let the budget follow what the device has. `refused`: why no more frames can be made than there
- * are; NONE: they can. */
+/* ... and what has gone below the GPU; `leaving`: of pinned memory before. */
+void gm_engine_trimmed(struct gm_engine *engine, struct gm_trimmed *trimmed, uint64_t leaving,
+                       uid_t asker, bool is_all);
+/* Let the budget follow what the device has, if that is known just now. `refused`: why no more
+ * frames can be made than there are; NONE: they can. */
 void gm_engine_follow_budget(struct gm_engine *engine, enum gm_why refused);
 /* The same for a frame that was refused in a move, when the moves are made: it frees spares, which
  * the plan still names. */

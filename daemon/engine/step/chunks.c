@@ -7,15 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/engine/act/batches.h"
-#include "daemon/engine/act/copies.h"
-#include "daemon/engine/act/device.h"
-#include "daemon/engine/act/events.h"
-#include "daemon/engine/act/frames.h"
-#include "daemon/engine/act/hashing.h"
-#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/round.h"
+#include "daemon/engine/state/say.h"
+#include "daemon/engine/step/batches.h"
+#include "daemon/engine/step/copies.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/shadows.h"
 #include "daemon/engine/step/shares.h"
@@ -28,6 +27,41 @@
  * moves nothing (shadows.c). One that is all zero leaves no copy: it is as one that was never
  * written.
  */
+
+static void count_hash(struct gm_engine *engine, uint32_t index, bool is_more)
+{
+    const uint64_t bytes = gm_chunk_bytes(&engine->table->chunks[index]);
+    engine->hashing.copies += is_more ? 1 : -1u;
+    engine->hashing.bytes += is_more ? bytes : -bytes;
+}
+
+/* Begin to hash the chunk, which its owner has unmapped. False: it cannot be now. */
+static bool hash(struct gm_engine *engine, uint32_t index)
+{
+    const struct gm_chunk *chunk = &engine->table->chunks[index];
+    if (!gm_engine_can_hash(engine) ||
+        engine->hashes_submitted - engine->hashes_taken >= GM_HASH_DEPTH - 1)
+        return false;
+    const uint64_t number = ++engine->hashes_submitted;
+    struct gm_action *action = gm_engine_post_surely(engine, GM_ACTION_HASH);
+    action->hash.number = number;
+    action->hash.frame = chunk->frame;
+    action->hash.bytes = gm_chunk_bytes(chunk);
+    engine->hash_ring[number % GM_HASH_DEPTH] = index;
+    count_hash(engine, index, true);
+    gm_table_begin_copy(engine->table, index);
+    return true;
+}
+
+/* The GPU has refused a hash: chunks are copied without from now on. */
+static void give_up_hashing(struct gm_engine *engine, const char *error)
+{
+    if (!engine->is_hashing_off)
+        gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_HASH_OFF,
+                                                  .app = GM_NONE,
+                                                  .hash_off = {.why = error, .was_on = true}});
+    engine->is_hashing_off = true;
+}
 
 /* These leave the frame; the first two copy nothing, so the chunk has left. */
 
@@ -65,7 +99,7 @@ static bool vacate(struct gm_engine *engine, uint32_t index)
         leave_clean(engine, index);
         return true;
     }
-    if (!gm_engine_hash(engine, index))
+    if (!hash(engine, index))
         leave_copied(engine, index, NULL);
     return false;
 }
@@ -97,15 +131,15 @@ static bool take_hash(struct gm_engine *engine, uint32_t index, CUresult result,
     return false;
 }
 
-/* Take the next hash that has ended: its chunk, and whether it has left. False: there is none. */
-static bool next_hash(struct gm_engine *engine, uint32_t *chunk, bool *has_left)
+/* A hash has ended. Returns its chunk, if that has left; else GM_NONE. */
+static uint32_t end_hash(struct gm_engine *engine, const struct gm_ended_hash *ended)
 {
-    struct gm_hashed hashed;
-    CUresult result;
-    if (!gm_engine_take_hash(engine, chunk, &result, &hashed))
-        return false;
-    *has_left = take_hash(engine, *chunk, result, &hashed);
-    return true;
+    const uint32_t index = engine->hash_ring[++engine->hashes_taken % GM_HASH_DEPTH];
+    count_hash(engine, index, false);
+    gm_table_end_copy(engine->table, index, false);
+    if (ended->result != CUDA_SUCCESS && !engine->table->chunks[index].is_freed)
+        give_up_hashing(engine, ended->error);
+    return take_hash(engine, index, ended->result, &ended->hashed) ? index : GM_NONE;
 }
 
 /* ---- the steps of a chunk ---- */
@@ -205,19 +239,19 @@ static void forgo_its_pages(struct gm_engine *engine, uint32_t index)
         gm_engine_free_pages(engine, index);
 }
 
-/* A free frame was not cleared by copy in number `number`. If somebody took it meanwhile, it is
+/* A free frame was not cleared. If somebody took it meanwhile, it is
  * dirty already. */
-static void clear_failed(struct gm_engine *engine, uint64_t number, CUresult result)
+static void clear_failed(struct gm_engine *engine, const struct gm_ended *ended)
 {
     gm_engine_back_off(engine, GM_RETRY_COPY);
     gm_engine_emit(engine, &(struct gm_event){
                                .kind = GM_EVENT_COPY_FAILED,
                                .app = GM_NONE,
-                               .copy_failed = {.error = gm_engine_error_text(engine, result),
+                               .copy_failed = {.error = ended->error,
                                                .wait_ns = engine->retries[GM_RETRY_COPY].wait}});
     for (uint32_t i = 0; i < engine->table->max_frames; i++)
         if (engine->table->frames[i].state == GM_FRAME_FREE &&
-            engine->table->frames[i].clear == number)
+            engine->table->frames[i].clear == ended->number)
             gm_table_soil_frame(engine->table, i);
 }
 
@@ -230,8 +264,9 @@ static bool must_leave(const struct gm_engine *engine, const struct gm_chunk *ch
                                 gm_engine_is_mapped_by_left(engine, chunk->frame));
 }
 
-static void copy_failed(struct gm_engine *engine, enum gm_way way, uint32_t index, CUresult result)
+static void copy_failed(struct gm_engine *engine, const struct gm_ended *ended, uint32_t index)
 {
+    const enum gm_way way = ended->way;
     const struct gm_chunk *chunk = &engine->table->chunks[index];
     gm_engine_back_off(engine, GM_RETRY_COPY);
     gm_engine_emit(
@@ -240,7 +275,7 @@ static void copy_failed(struct gm_engine *engine, enum gm_way way, uint32_t inde
                            .app = chunk->app,
                            .copy_failed = {.from = way == GM_WAY_OUT ? GM_TIER_GPU : GM_TIER_PINNED,
                                            .to = way == GM_WAY_OUT ? GM_TIER_PINNED : GM_TIER_GPU,
-                                           .error = gm_engine_error_text(engine, result),
+                                           .error = ended->error,
                                            .wait_ns = engine->retries[GM_RETRY_COPY].wait}});
     if (chunk->state == GM_CHUNK_LEAVING && must_leave(engine, chunk))
         try_later(engine, index);
@@ -393,34 +428,38 @@ void gm_engine_leave_again(struct gm_engine *engine)
             gm_engine_settle(engine, i);
 }
 
-void gm_engine_take_copies(struct gm_engine *engine)
+static void take_copy(struct gm_engine *engine, const struct gm_ended *ended)
 {
-    struct gm_ended ended;
-    while (gm_engine_next_copy(engine, &ended)) {
-        if (ended.chunk == GM_NONE) { /* a free frame was cleared */
-            if (ended.result != CUDA_SUCCESS)
-                clear_failed(engine, ended.number, ended.result);
-            continue;
-        }
-        gm_table_end_copy(engine->table, ended.chunk, false);
-        gm_engine_tell_copied(engine, ended.chunk, ended.result != CUDA_SUCCESS);
-        if (ended.result != CUDA_SUCCESS) {
-            copy_failed(engine, ended.way, ended.chunk, ended.result);
-            continue;
-        }
-        gm_engine_went_well(engine, GM_RETRY_COPY);
-        gm_engine_settle(engine, ended.chunk);
+    const uint32_t chunk = gm_engine_end_copy(engine, ended);
+    if (chunk == GM_NONE) { /* a free frame was cleared */
+        if (ended->result != CUDA_SUCCESS)
+            clear_failed(engine, ended);
+        return;
     }
+    gm_table_end_copy(engine->table, chunk, false);
+    gm_engine_tell_copied(engine, chunk, ended->result != CUDA_SUCCESS);
+    if (ended->result != CUDA_SUCCESS) {
+        copy_failed(engine, ended, chunk);
+        return;
+    }
+    gm_engine_went_well(engine, GM_RETRY_COPY);
+    gm_engine_settle(engine, chunk);
+}
+
+void gm_engine_take_copies(struct gm_engine *engine, const struct gm_ended *ended, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        take_copy(engine, &ended[i]);
     take_late(engine);
 }
 
-void gm_engine_take_hashes(struct gm_engine *engine)
+void gm_engine_take_hashes(struct gm_engine *engine, const struct gm_ended_hash *ended, uint32_t n)
 {
-    uint32_t index;
-    bool has_left;
-    while (next_hash(engine, &index, &has_left))
-        if (has_left)
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t index = end_hash(engine, &ended[i]);
+        if (index != GM_NONE)
             gm_engine_settle(engine, index);
+    }
 }
 
 /* ---- programs that do not answer ---- */

@@ -9,11 +9,11 @@ void gm_engine_settle(struct gm_engine *engine, uint32_t chunk);
 /* A chunk whose allocation is freed, or whose app is gone, is put away as far as possible now. */
 void gm_engine_retire(struct gm_engine *engine, uint32_t chunk);
 /* The mover's copies that have ended since. */
-void gm_engine_take_copies(struct gm_engine *engine);
+void gm_engine_take_copies(struct gm_engine *engine, const struct gm_ended *ended, uint32_t n);
 /* Try again what failed of copies in and mappings, if it is time. */
 void gm_engine_try_failed(struct gm_engine *engine);
 /* The hashes that have ended since. */
-void gm_engine_take_hashes(struct gm_engine *engine);
+void gm_engine_take_hashes(struct gm_engine *engine, const struct gm_ended_hash *ended, uint32_t n);
 /* A copy between host tiers ended: gm_stores_done. */
 void gm_engine_copied_host(struct gm_engine *engine, uint32_t chunk, int error);
 /* Frames for whose DROP `app` owes an answer will not end while it is silent; and its evictions do

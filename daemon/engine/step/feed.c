@@ -21,8 +21,7 @@
 #include "common/wishes.h"
 #include "daemon/core/sched_account.h"
 #include "daemon/core/sched_step.h"
-#include "daemon/engine/act/device.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/round.h"
 
@@ -408,9 +407,8 @@ static void take_decision(struct gm_engine *engine)
 
 static void step(struct gm_engine *engine, const struct gm_sched_event *event)
 {
-    const uint64_t begin = gm_engine_stopwatch();
     int fault = gm_sched_step(engine->sched, engine->now, event, &engine->decided);
-    gm_engine_count_deciding(engine, gm_engine_stopwatch() - begin);
+    gm_engine_decides(engine);
     if (fault)
         gm_engine_emit(engine, &(struct gm_event){.kind = GM_EVENT_FAULT,
                                                   .app = GM_NONE,

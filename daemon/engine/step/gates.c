@@ -3,16 +3,16 @@
  */
 #include "daemon/engine/step/gates.h"
 
-#include "daemon/engine/act/client.h"
-#include "daemon/engine/act/device.h"
-#include "daemon/engine/act/events.h"
-#include "daemon/engine/act/frames.h"
-#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/actions.h"
+#include "daemon/engine/state/client.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/round.h"
+#include "daemon/engine/state/say.h"
 #include "daemon/engine/step/allocs.h"
 #include "daemon/engine/step/chunks.h"
 #include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/step/log.h"
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/shadows.h"
@@ -380,7 +380,7 @@ static void resume(struct gm_engine *engine, uint32_t id)
 {
     struct gm_client *client = engine->apps[id].client;
     const struct gm_msg_resume message = {.epoch = client->epoch};
-    gm_client_park(client, false);
+    gm_client_resume(client, engine);
     gm_engine_say(engine, id, GM_MSG_RESUME, &message);
 }
 
@@ -390,7 +390,7 @@ static void let(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     app->gate.is_parked = false;
-    if (gm_client_let(app->client, engine->config.index) && app->client->is_parked)
+    if (gm_client_let(app->client, engine) && app->client->is_parked)
         resume(engine, id);
 }
 
@@ -428,7 +428,7 @@ void gm_engine_close_gate(struct gm_engine *engine, uint32_t id)
 
     gm_engine_turn(engine, id, GM_APP_EV_DROPPED);
     struct gm_client *client = app->client;
-    const bool is_asked = gm_client_shut(client, engine->config.index);
+    const bool is_asked = gm_client_shut(client, engine);
     close_msg.epoch = app->gate.epoch = client->epoch;
     app->gate.closed_at = engine->now;
     if (is_asked)
@@ -603,18 +603,29 @@ static void set_stop(struct gm_client *client, enum gm_why stop)
                 gm_engine_call(member->engines[i]);
 }
 
-/* Returns how many processes were looked at. */
-static uint32_t look_at_process(const struct gm_engine *engine, const struct gm_app *app)
+/* It stands still, or does not. */
+static void find_stop(struct gm_client *client, enum gm_why stop)
+{
+    const bool is_again = stop != GM_WHY_NONE && client->stop_seen != GM_WHY_NONE;
+    client->stop_seen = stop;
+    set_stop(client, is_again ? stop : client->owes ? GM_WHY_SILENT : GM_WHY_NONE);
+}
+
+/* Returns how many processes are looked at. */
+static uint32_t look_at_process(struct gm_engine *engine, const struct gm_app *app)
 {
     struct gm_client *client = app->client;
     const uint64_t calls = calls_of(app);
     const bool has_called = calls != client->stop_calls;
     client->stop_calls = calls;
-    const enum gm_why stop = has_called ? GM_WHY_NONE : gm_engine_ask_stop(engine, client->id);
-    const bool is_again = stop != GM_WHY_NONE && client->stop_seen != GM_WHY_NONE;
-    client->stop_seen = stop;
-    set_stop(client, is_again ? stop : client->owes ? GM_WHY_SILENT : GM_WHY_NONE);
-    return !has_called;
+    struct gm_action *ask = has_called ? NULL : gm_engine_post(engine, GM_ACTION_ASK_STOP);
+    if (has_called)
+        find_stop(client, GM_WHY_NONE);
+    if (!ask)
+        return 0;
+    ask->stop.app = client->id;
+    ask->stop.pid = app->pid;
+    return 1;
 }
 
 void gm_engine_note_owing(struct gm_engine *engine, uint32_t id, bool is_owing)
@@ -635,6 +646,12 @@ static bool is_concerned(const struct gm_app *app)
                             app->client->stop_seen != GM_WHY_NONE);
 }
 
+/* Whether it can be seen that a process stands still. */
+static bool can_see_stops(const struct gm_engine *engine)
+{
+    return engine->config.outlet.stop_of != NULL;
+}
+
 static bool is_anybody_concerned(const struct gm_engine *engine)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
@@ -645,7 +662,7 @@ static bool is_anybody_concerned(const struct gm_engine *engine)
 
 uint64_t gm_engine_stops_due(const struct gm_engine *engine)
 {
-    const bool is_looking = gm_engine_sees_stops(engine) && is_anybody_concerned(engine);
+    const bool is_looking = can_see_stops(engine) && is_anybody_concerned(engine);
     return is_looking ? engine->stops.look_at : GM_TIME_NEVER;
 }
 
@@ -704,10 +721,21 @@ static void follow(struct gm_engine *engine, uint32_t id)
     is_stopped ? stop(engine, id) : go_on(engine, id);
 }
 
+void gm_engine_found_stop(struct gm_engine *engine, uint32_t id, enum gm_why why)
+{
+    if (!engine->apps[id].session)
+        return;
+    find_stop(engine->apps[id].client, why);
+}
+
 void gm_engine_find_stops(struct gm_engine *engine)
 {
-    if (gm_engine_sees_stops(engine) && engine->now >= engine->stops.look_at)
+    if (can_see_stops(engine) && engine->now >= engine->stops.look_at)
         look_at_processes(engine);
+}
+
+void gm_engine_follow_stops(struct gm_engine *engine)
+{
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
         if (engine->apps[id].session)
             follow(engine, id);

@@ -42,8 +42,11 @@ bool gm_engine_awaits_turn(const struct gm_app *app);
 /* It wants nothing now, whatever it does. */
 void gm_engine_rests(struct gm_engine *engine, uint32_t app);
 
-/* See who stands still, if it is time to, and do what follows from that. */
+/* Ask who stands still, if it is time to; what a look at the process of the app has found; and do
+ * what follows from all answers. */
 void gm_engine_find_stops(struct gm_engine *engine);
+void gm_engine_found_stop(struct gm_engine *engine, uint32_t app, enum gm_why why);
+void gm_engine_follow_stops(struct gm_engine *engine);
 /* An answer of the app to this engine is overdue, or is not. */
 void gm_engine_note_owing(struct gm_engine *engine, uint32_t app, bool is_owing);
 uint64_t gm_engine_stops_due(const struct gm_engine *engine);

@@ -11,9 +11,8 @@
 #include <stdlib.h>
 
 #include "daemon/core/plan.h"
-#include "daemon/engine/act/device.h"
-#include "daemon/engine/act/events.h"
 #include "daemon/engine/state/backoff.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/gates.h"
@@ -255,7 +254,6 @@ static void plan_switch(struct gm_engine *engine)
 
 void gm_engine_plan(struct gm_engine *engine)
 {
-    const uint64_t begin = gm_engine_stopwatch();
     struct gm_layout *layout = &engine->layout;
     const uint32_t n = list_apps(engine, false);
     const bool is_busy = is_loading(engine);
@@ -284,9 +282,6 @@ void gm_engine_plan(struct gm_engine *engine)
         bring_up(engine, lacks_pinned(engine) + GM_CHUNK_MAX);
     tell_plan(engine);
     gm_engine_begin_moves(engine);
-    const uint64_t took = gm_engine_stopwatch() - begin;
-    engine->parts.planned_ns += took;
-    gm_engine_count_deciding(engine, took);
 }
 
 bool gm_engine_is_plan_stale(const struct gm_engine *engine)

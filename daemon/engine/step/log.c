@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-#include "daemon/engine/act/batches.h"
-#include "daemon/engine/act/copies.h"
-#include "daemon/engine/act/events.h"
 #include "daemon/engine/state/backoff.h"
+#include "daemon/engine/state/events.h"
+#include "daemon/engine/step/batches.h"
+#include "daemon/engine/step/copies.h"
 #include "daemon/engine/step/feed.h"
 
 /* ---- how long switches took ---- */

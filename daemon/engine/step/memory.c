@@ -11,12 +11,11 @@
 
 #include "common/size.h"
 #include "common/sums.h"
-#include "daemon/engine/act/device.h"
-#include "daemon/engine/act/events.h"
-#include "daemon/engine/act/frames.h"
-#include "daemon/engine/act/tiers.h"
+#include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/round.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/log.h"
 #include "daemon/engine/step/room.h"
@@ -98,7 +97,7 @@ static bool have_shadows_changed(const struct gm_engine *engine)
            engine->shadows_told != gm_engine_wanted_shadows(engine);
 }
 
-void gm_engine_pinned_grew(struct gm_engine *engine)
+void gm_engine_pinned_grew(struct gm_engine *engine, const char *error)
 {
     if (engine->pool.refusal != CUDA_SUCCESS || engine->pool.stuck != CUDA_SUCCESS)
         gm_engine_back_off(engine, GM_RETRY_PINNED);
@@ -109,8 +108,7 @@ void gm_engine_pinned_grew(struct gm_engine *engine)
                        &(struct gm_event){.kind = GM_EVENT_NO_PINNED,
                                           .app = GM_NONE,
                                           .no_pinned = {.bytes = gm_hostpool_size(&engine->pool),
-                                                        .error = gm_engine_error_text(
-                                                            engine, engine->pool.refusal)}});
+                                                        .error = error}});
     engine->pool_refusal = engine->pool.refusal;
 }
 

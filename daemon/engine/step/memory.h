@@ -4,8 +4,8 @@
 
 #include "daemon/engine/state/state.h"
 
-/* Pinned memory has grown, or was refused. */
-void gm_engine_pinned_grew(struct gm_engine *engine);
+/* Pinned memory has grown, or was refused, for this reason of the driver. */
+void gm_engine_pinned_grew(struct gm_engine *engine, const char *error);
 
 /* Have memory made as it is needed now; after any change of what is committed or of the budget. */
 void gm_engine_want_memory(struct gm_engine *engine);

@@ -6,13 +6,13 @@
 #include "daemon/engine/step/moves.h"
 
 #include "daemon/core/plan.h"
-#include "daemon/engine/act/batches.h"
-#include "daemon/engine/act/copies.h"
-#include "daemon/engine/act/frames.h"
-#include "daemon/engine/act/tiers.h"
+#include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/round.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/step/caps.h"
+#include "daemon/engine/step/copies.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/places.h"
@@ -113,6 +113,22 @@ static bool is_coming(const struct gm_chunk *chunk)
     return chunk->state >= GM_CHUNK_RETURNING && chunk->state <= GM_CHUNK_MAPPING;
 }
 
+static uint32_t owner_of(const struct gm_engine *engine, const struct gm_chunk *chunk)
+{
+    return (uint32_t)engine->apps[chunk->app].uid;
+}
+
+/* Pinned pages for a chunk that leaves the GPU; GM_NONE: none now. */
+static uint32_t take_pages(struct gm_engine *engine, const struct gm_chunk *chunk)
+{
+    uint32_t page = GM_NONE;
+    if (chunk->is_on_host)
+        page = gm_hostpool_take_unit(&engine->pool, chunk->class, owner_of(engine, chunk));
+    else if (chunk->class == GM_CHUNK_CLASSES - 1)
+        page = gm_hostpool_take_idle(&engine->pool, owner_of(engine, chunk));
+    return page != GM_NONE ? page : gm_engine_take_pinned(engine, gm_chunk_bytes(chunk));
+}
+
 /* Begin an eviction: the owner unmaps the chunk, and keeps the frame until it has said so
  * (gm_engine_settle). The copy's pages and its place in the mover are set aside now, so that the
  * answer alone starts it. */
@@ -133,7 +149,7 @@ static bool evict(struct gm_engine *engine, const struct gm_plan_hold *hold,
         return false;
     uint32_t page = GM_NONE;
     if (may_take(engine, hold, move))
-        page = chunk->shadow == GM_SHADOW_KEPT ? chunk->page : gm_engine_take_pages(engine, chunk);
+        page = chunk->shadow == GM_SHADOW_KEPT ? chunk->page : take_pages(engine, chunk);
     if (page == GM_NONE) {
         engine->is_short_of_pages = !engine->layout.is_ahead;
         return false;
@@ -166,8 +182,10 @@ static bool fill(struct gm_engine *engine, const struct gm_plan_hold *hold,
     if (!may_have(engine, chunk->app) ||
         !gm_engine_may_occupy(engine, chunk->app, gm_chunk_bytes(chunk)))
         return false;
+    if (frame == GM_NONE)
+        frame = gm_engine_take_made(engine, move->chunk);
     if (frame == GM_NONE && may_take(engine, hold, move))
-        frame = gm_engine_make_frame(engine, chunk);
+        gm_engine_ask_frame(engine, move->chunk);
     if (frame == GM_NONE)
         return false;
 
@@ -268,12 +286,13 @@ void gm_engine_move(struct gm_engine *engine)
     engine->is_short_of_pages = false;
     for (uint32_t i = engine->plan_from; i < plan->n; i++) {
         struct gm_move *move = &plan->moves[i];
+        const uint32_t created = engine->created; /* a frame that is asked for has its room */
         if (!move->is_done) {
             move->is_done = make_move(engine, &hold, move);
             if (move->is_done && move->kind == GM_MOVE_EVICT)
                 engine->plan_evicts--;
         }
-        if (!move->is_done && move->kind != GM_MOVE_DESTROY)
+        if (!move->is_done && move->kind != GM_MOVE_DESTROY && engine->created == created)
             gm_plan_pass_over(&hold, move, gm_chunk_bytes(&engine->table->chunks[move->chunk]));
         if (move->is_done && i == engine->plan_from)
             engine->plan_from++;
@@ -300,21 +319,6 @@ void gm_engine_move(struct gm_engine *engine)
 /* Whether a slab can be emptied is asked again after that. The look at 100,000 chunks is
  * bounded so to a part of the daemon's time, however often it is called. */
 #define GM_EMPTY_AGAIN_NS (10 * GM_MS)
-
-static uint32_t owner_of(const struct gm_engine *engine, const struct gm_chunk *chunk)
-{
-    return (uint32_t)engine->apps[chunk->app].uid;
-}
-
-uint32_t gm_engine_take_pages(struct gm_engine *engine, const struct gm_chunk *chunk)
-{
-    uint32_t page = GM_NONE;
-    if (chunk->is_on_host)
-        page = gm_hostpool_take_unit(&engine->pool, chunk->class, owner_of(engine, chunk));
-    else if (chunk->class == GM_CHUNK_CLASSES - 1)
-        page = gm_hostpool_take_idle(&engine->pool, owner_of(engine, chunk));
-    return page != GM_NONE ? page : gm_engine_take_pinned(engine, gm_chunk_bytes(chunk));
-}
 
 /* Pinned memory cannot grow by such a chunk, nor will it soon. */
 static bool is_at_cap(const struct gm_engine *engine, const struct gm_chunk *chunk)
@@ -359,7 +363,7 @@ static void lack_unit(struct gm_engine *engine, const struct gm_chunk *chunk)
 
 static void map_in_place(struct gm_engine *engine, uint32_t index)
 {
-    const uint32_t frame = gm_engine_make_host_frame(engine, index);
+    const uint32_t frame = gm_engine_ask_host_frame(engine, index);
     if (frame != GM_NONE && gm_table_map(engine->table, index, frame))
         gm_engine_map(engine, index);
 }

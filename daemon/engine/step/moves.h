@@ -12,8 +12,6 @@ uint64_t gm_engine_used_of(const struct gm_engine *engine, enum gm_tier tier);
 void gm_engine_begin_moves(struct gm_engine *engine);
 /* Each round: begin what can begin. */
 void gm_engine_move(struct gm_engine *engine);
-/* Pinned pages for a chunk that leaves the GPU; GM_NONE: none now. */
-uint32_t gm_engine_take_pages(struct gm_engine *engine, const struct gm_chunk *chunk);
 /* Each round: the next step of chunks that are to be mapped on the host, */
 void gm_engine_map_on_host(struct gm_engine *engine);
 /* ... and then the pinned memory that those lack which found none. */

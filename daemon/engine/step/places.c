@@ -13,9 +13,9 @@
 #include "daemon/engine/step/places.h"
 
 #include "common/sums.h"
-#include "daemon/engine/act/batches.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/round.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/room.h"
 #include "daemon/engine/step/shadows.h"

@@ -11,11 +11,11 @@
 #include <string.h>
 
 #include "common/sums.h"
-#include "daemon/engine/act/client.h"
-#include "daemon/engine/act/exits.h"
-#include "daemon/engine/act/frames.h"
+#include "daemon/engine/state/client.h"
 #include "daemon/engine/state/groups.h"
+#include "daemon/engine/step/exits.h"
 #include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/memory/files.h"
 

@@ -10,7 +10,7 @@
 #include "common/features.h"
 #include "common/text.h"
 #include "common/wishes.h"
-#include "daemon/engine/act/events.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/allocs.h"

@@ -19,7 +19,6 @@
  */
 #include "daemon/engine/step/shadows.h"
 
-#include "daemon/engine/act/hashing.h"
 #include "daemon/engine/step/feed.h"
 
 /* ---- pages ---- */

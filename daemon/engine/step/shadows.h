@@ -16,6 +16,12 @@ static inline bool gm_engine_is_in(const struct gm_engine *engine, uint32_t app,
     return scope->is_all || engine->apps[app].uid == scope->uid;
 }
 
+/* Whether there is a hasher, and the GPU has not refused it. */
+static inline bool gm_engine_can_hash(const struct gm_engine *engine)
+{
+    return engine->hasher && !engine->is_hashing_off;
+}
+
 /* Pinned bytes that hold data, without shadows. */
 uint64_t gm_engine_pinned_used(const struct gm_engine *engine);
 /* Take pinned pages for `bytes`, of shadows if need be; GM_NONE: there are too few. */

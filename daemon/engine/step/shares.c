@@ -26,16 +26,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "daemon/engine/act/batches.h"
-#include "daemon/engine/act/device.h"
-#include "daemon/engine/act/events.h"
-#include "daemon/engine/act/exits.h"
-#include "daemon/engine/act/frames.h"
-#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/round.h"
+#include "daemon/engine/state/say.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/step/caps.h"
+#include "daemon/engine/step/exits.h"
 #include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/places.h"
 #include "daemon/engine/step/room.h"
@@ -111,21 +110,19 @@ static bool comes_first(struct gm_engine *engine, uint32_t id, uint32_t index, u
     return comes;
 }
 
-static struct gm_share *make_share(struct gm_engine *engine, uint32_t id, uint32_t index)
+static struct gm_share *make_share(struct gm_engine *engine, uint32_t id, uint32_t index,
+                                   const uint64_t *nonce)
 {
     struct gm_table *table = engine->table;
     const struct gm_allocation *allocation = &table->allocations[index];
     const struct gm_app *app = &engine->apps[id];
-    struct gm_share *share = calloc(1, sizeof *share + allocation->chunks * sizeof *share->places);
+    struct gm_share *share =
+        nonce ? calloc(1, sizeof *share + allocation->chunks * sizeof *share->places) : NULL;
 
     if (!share)
         return NULL;
-    if (!gm_engine_draw_nonce(share->nonce)) {
-        free(share);
-        return NULL;
-    }
-    share->nonce[0] &= GM_LEDGER_NONCE;
-    share->nonce[1] &= GM_LEDGER_NONCE;
+    share->nonce[0] = nonce[0] & GM_LEDGER_NONCE;
+    share->nonce[1] = nonce[1] & GM_LEDGER_NONCE;
     /* Never 0. One that has ended may come again after a restart: who opens knows the nonce. */
     engine->next_share += engine->next_share == UINT32_MAX ? 2 : 1;
     share->id = engine->next_share;
@@ -156,7 +153,8 @@ static void answer_share(struct gm_engine *engine, uint32_t id, uint64_t cookie,
     gm_engine_say(engine, id, GM_MSG_SHARED, &answer);
 }
 
-void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_share *ask)
+void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_share *ask,
+                     const uint64_t *nonce)
 {
     const uint32_t index = gm_table_find_allocation(engine->table, id, ask->va);
     struct gm_share *share = find_owned(engine, id, ask->va);
@@ -176,7 +174,7 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
         result = CUDA_ERROR_NOT_READY;
     else if (!leaves_room(engine, id, bytes) || !has_host_room(engine, id, on_host))
         result = CUDA_ERROR_OUT_OF_MEMORY;
-    else if (!(share = make_share(engine, id, index)))
+    else if (!(share = make_share(engine, id, index, nonce)))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (!share) {
         if (result == CUDA_ERROR_OUT_OF_MEMORY)
@@ -731,6 +729,7 @@ void gm_engine_free_pages(struct gm_engine *engine, uint32_t index)
         chunk->tier > GM_TIER_PINNED ? (enum gm_tier)chunk->tier : GM_TIER_PINNED;
     if (chunk->host_frame != GM_NONE)
         gm_engine_condemn(engine, chunk->host_frame, exit_of(engine, chunk));
+    gm_engine_forget_host_frame(engine, index);
     const uint32_t page = gm_table_leave_pages(engine->table, index);
     if (page != GM_NONE)
         gm_stores_free(engine->stores, tier, page);

@@ -4,8 +4,9 @@
 
 #include "daemon/engine/state/state.h"
 
-/* What a program asks. */
-void gm_engine_share(struct gm_engine *engine, uint32_t app, const struct gm_msg_share *share);
+/* What a program asks. `nonce`: two numbers that nobody can guess; NULL: there are none. */
+void gm_engine_share(struct gm_engine *engine, uint32_t app, const struct gm_msg_share *share,
+                     const uint64_t *nonce);
 void gm_engine_open_share(struct gm_engine *engine, uint32_t app, const struct gm_msg_open *open);
 /* The app has memory of the partner mapped, and may wait for it on the GPU: they run together. */
 void gm_engine_unite(struct gm_engine *engine, uint32_t app, const struct gm_client *partner);

@@ -1,4 +1,7 @@
-/* Takes an event in, goes round until all follows from it, and sets the timer. */
+/*
+ * Takes an event in, goes round until all follows from it, and sets the timer. After each part of
+ * that what was posted is carried out, and what came of it is taken in before the next.
+ */
 #include "daemon/engine/step/step.h"
 
 #include <errno.h>
@@ -6,21 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/engine/act/batches.h"
-#include "daemon/engine/act/copies.h"
-#include "daemon/engine/act/events.h"
-#include "daemon/engine/act/exits.h"
-#include "daemon/engine/act/frames.h"
-#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/round.h"
+#include "daemon/engine/state/say.h"
 #include "daemon/engine/step/allocs.h"
 #include "daemon/engine/step/apps.h"
+#include "daemon/engine/step/batches.h"
 #include "daemon/engine/step/budget.h"
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/chunks.h"
+#include "daemon/engine/step/copies.h"
+#include "daemon/engine/step/exits.h"
 #include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/frames.h"
 #include "daemon/engine/step/gates.h"
 #include "daemon/engine/step/layout.h"
 #include "daemon/engine/step/log.h"
@@ -413,10 +417,9 @@ static void open_ready(struct gm_engine *engine)
     }
 }
 
-static void run(struct gm_engine *engine)
+/* The first part: what the time brings about, and what is asked of the machine. */
+static void begin(struct gm_engine *engine)
 {
-    if (!gm_engine_begin_run(engine))
-        return;
     gm_engine_pass(engine);
     if (engine->now >= engine->decision.wake_at)
         gm_engine_feed(engine, GM_SCHED_TIMER, 0, 0);
@@ -427,6 +430,12 @@ static void run(struct gm_engine *engine)
     gm_engine_follow_windows(engine);
     gm_engine_follow_hints(engine);
     check_deadlines(engine);
+}
+
+/* The second part: with the answers, and before anything is decided. */
+static void follow(struct gm_engine *engine)
+{
+    gm_engine_follow_stops(engine);
     gm_engine_follow_host(engine);
     gm_engine_update_room(engine);
     gm_engine_reap(engine);
@@ -434,26 +443,35 @@ static void run(struct gm_engine *engine)
     gm_engine_follow_caps(engine);
     gm_engine_begin_frames(engine);
     engine->rounds = 0;
-    do {
-        gm_engine_begin_round(engine);
-        if (engine->stopping.is_on)
-            gm_engine_choose_saved(engine);
-        gm_engine_follow_groups(engine);
-        reconcile(engine);
-        gm_engine_bury(engine);
-        gm_engine_admit_waiting(engine);
-        gm_engine_try_failed(engine);
-        gm_engine_place(engine);
-        gm_engine_hold_gates(engine);
-        if (gm_engine_is_plan_stale(engine))
-            gm_engine_plan(engine);
-        gm_engine_move(engine);
-        gm_engine_follow_refusal(engine);
-        gm_engine_map_on_host(engine);
-        gm_engine_answer_refused(engine);
-        gm_engine_make_units(engine);
-        open_ready(engine);
-    } while (engine->again && ++engine->rounds < GM_ROUNDS_MOST);
+    gm_engine_again(engine);
+}
+
+static void go_round(struct gm_engine *engine)
+{
+    gm_engine_begin_round(engine);
+    engine->rounds++;
+    if (engine->stopping.is_on)
+        gm_engine_choose_saved(engine);
+    gm_engine_follow_groups(engine);
+    reconcile(engine);
+    gm_engine_bury(engine);
+    gm_engine_admit_waiting(engine);
+    gm_engine_try_failed(engine);
+    gm_engine_place(engine);
+    gm_engine_hold_gates(engine);
+    if (gm_engine_is_plan_stale(engine))
+        gm_engine_plan(engine);
+    gm_engine_move(engine);
+    gm_engine_map_on_host(engine);
+    gm_engine_answer_refused(engine);
+    gm_engine_make_units(engine);
+    open_ready(engine);
+}
+
+/* The last part. */
+static void finish(struct gm_engine *engine)
+{
+    gm_engine_leave_made(engine);
     if (engine->again)
         gm_engine_call(engine);              /* others of the loop come first */
     if (engine->plan_from == engine->plan.n) /* most are for chunks that overwrite them */
@@ -470,11 +488,94 @@ static void run(struct gm_engine *engine)
     set_alarm(engine);
     gm_engine_look_under_way(engine);
     gm_engine_follow_check(engine);
-    gm_engine_end_run(engine);
-    if (engine->stopping.is_over) {
-        gm_engine_halt(engine);
-        engine->stopping.on_saved(engine->stopping.arg);
+}
+
+/* What came of the actions that were carried out. */
+static void take_results(struct gm_engine *engine)
+{
+    for (const struct gm_action *action = engine->carried.first; action; action = action->next)
+        switch (action->kind) {
+        case GM_ACTION_EVENT:
+        case GM_ACTION_SEND:
+        case GM_ACTION_END:
+        case GM_ACTION_CLEAR:
+        case GM_ACTION_COPY_BELOW:
+        case GM_ACTION_HASH:
+        case GM_ACTION_GATE:
+        case GM_ACTION_UNPARK:
+        case GM_ACTION_DROP_CLIENT:
+        case GM_ACTION_METER:
+            break;
+        case GM_ACTION_TRIM:
+            gm_engine_trimmed(engine, action->trim.trimmed, action->trim.leaving,
+                              action->trim.asker, action->trim.is_all);
+            break;
+        case GM_ACTION_READ_WINDOW:
+            gm_engine_take_window(engine, action->window.app, action->window.before,
+                                  action->window.is_whole, action->window.uses, action->window.n);
+            break;
+        case GM_ACTION_COPY:
+            if (action->copy.way == GM_WAY_OUT && !action->copy.is_refused)
+                gm_engine_copying_out(engine, action->copy.chunk, action->copy.number);
+            break;
+        case GM_ACTION_CREATE:
+            gm_engine_created(engine, action->create.frame, action->create.chunk,
+                              &action->create.made);
+            break;
+        case GM_ACTION_ADOPT:
+            gm_engine_adopted(engine, action->adopt.frame, action->adopt.chunk,
+                              &action->adopt.made);
+            break;
+        case GM_ACTION_DESTROY:
+            gm_engine_destroyed(engine, action->destroy.frame, action->destroy.is_kept);
+            break;
+        case GM_ACTION_AHEAD:
+            gm_engine_admit_made(engine, action->ahead.app, &action->ahead.alloc);
+            break;
+        case GM_ACTION_ASK_DEVICE:
+            engine->seen = action->device;
+            gm_engine_follow_budget(engine, GM_WHY_NONE);
+            break;
+        case GM_ACTION_ASK_STOP:
+            gm_engine_found_stop(engine, action->stop.app, action->stop.why);
+            break;
+        }
+    gm_engine_carried(engine);
+    gm_engine_follow_refusal(engine); /* of a frame */
+}
+
+bool gm_engine_go_on(struct gm_engine *engine)
+{
+    take_results(engine);
+    switch (engine->stage) {
+    case GM_STAGE_NONE:
+        break;
+    case GM_STAGE_BEGIN:
+        begin(engine);
+        engine->stage = GM_STAGE_FOLLOW;
+        break;
+    case GM_STAGE_FOLLOW:
+        follow(engine);
+        engine->stage = GM_STAGE_ROUND;
+        break;
+    case GM_STAGE_ROUND:
+        if (engine->again && engine->rounds < GM_ROUNDS_MOST) {
+            go_round(engine);
+            break;
+        }
+        finish(engine);
+        gm_engine_begin_round(engine);
+        engine->stage = GM_STAGE_END;
+        break;
+    case GM_STAGE_END:
+        if (engine->again)
+            gm_engine_call(engine); /* something came of the last part */
+        gm_engine_end_run(engine);
+        engine->stage = GM_STAGE_NONE;
+        break;
     }
+    return engine->stage != GM_STAGE_NONE || engine->posted.first || engine->wants.has_pinned ||
+           engine->wants.has_paged;
 }
 
 /* ---- one step ---- */
@@ -484,9 +585,10 @@ static void run(struct gm_engine *engine)
  */
 
 /* False: nothing has changed that anything else follows from. */
-static bool take_message(struct gm_engine *engine, uint32_t id,
-                         const struct gm_wire_message *message)
+static bool take_message(struct gm_engine *engine, const struct gm_input *input)
 {
+    const struct gm_wire_message *message = input->message;
+    const uint32_t id = input->app;
     const struct gm_msg_done *done = message->body;
     switch (message->type) {
     case GM_MSG_ALLOC:
@@ -514,7 +616,7 @@ static bool take_message(struct gm_engine *engine, uint32_t id,
     case GM_MSG_EXPECT:
         return gm_engine_expect(engine, id, message->body);
     case GM_MSG_SHARE:
-        gm_engine_share(engine, id, message->body);
+        gm_engine_share(engine, id, message->body, input->nonce);
         break;
     case GM_MSG_OPEN:
         gm_engine_open_share(engine, id, message->body);
@@ -562,12 +664,29 @@ static void lose_gpu(struct gm_engine *engine, const char *error)
     }
 }
 
+bool gm_engine_needs_device(const struct gm_input *input)
+{
+    const struct gm_wire_message *message = input->kind == GM_INPUT_MESSAGE ? input->message : NULL;
+    switch (input->kind) {
+    case GM_INPUT_DEVICE:
+    case GM_INPUT_REFRESH:
+    case GM_INPUT_JOIN:
+    case GM_INPUT_SAVE:
+    case GM_INPUT_AWAITED:
+        return true;
+    default:
+        return message && message->type == GM_MSG_ALLOC &&
+               (((const struct gm_msg_alloc *)message->body)->flags & GM_ALLOC_AHEAD) != 0;
+    }
+}
+
 int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input *input)
 {
     const uint64_t budget = engine->table->budget;
     bool is_over = false;
     int error = 0;
     gm_engine_set_time(engine, now);
+    engine->seen = input->device;
     gm_engine_gather_groups(engine);
     switch (input->kind) {
     case GM_INPUT_TIME:
@@ -581,7 +700,7 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         error = join(engine, input->client);
         break;
     case GM_INPUT_MESSAGE:
-        is_over = !take_message(engine, input->app, input->message);
+        is_over = !take_message(engine, input);
         break;
     case GM_INPUT_IMPORTED:
         gm_engine_unite(engine, input->app, input->client);
@@ -597,19 +716,19 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         gm_engine_copies_ended(engine, input->app);
         break;
     case GM_INPUT_COPIES:
-        gm_engine_take_copies(engine);
+        gm_engine_take_copies(engine, input->copies.ended, input->copies.n);
         break;
     case GM_INPUT_HOST_COPIED:
         gm_engine_copied_host(engine, input->host_copied.chunk, input->host_copied.error);
         break;
     case GM_INPUT_HASHES:
-        gm_engine_take_hashes(engine);
+        gm_engine_take_hashes(engine, input->hashes.ended, input->hashes.n);
         break;
     case GM_INPUT_LINK:
-        gm_engine_take_samples(engine);
+        gm_engine_take_sample_in(engine, input->link.sample, input->link.why_none);
         break;
     case GM_INPUT_PINNED:
-        gm_engine_pinned_grew(engine);
+        gm_engine_pinned_grew(engine, input->error);
         break;
     case GM_INPUT_LOST:
         lose_gpu(engine, input->error);
@@ -646,7 +765,7 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         gm_engine_give_up_app(engine, input->app, input->is_over);
         break;
     }
-    if (error == 0 && !is_over)
-        run(engine);
+    if (error == 0 && !is_over && gm_engine_begin_run(engine))
+        engine->stage = GM_STAGE_BEGIN;
     return error;
 }

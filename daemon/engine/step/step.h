@@ -1,6 +1,7 @@
 /*
  * The step: one event changes the state, and the engine goes round until nothing more can be done
- * now. It never blocks, and it knows no time but that of the event.
+ * now. It never blocks, and it knows no time but that of the event. It does nothing outside: it
+ * posts actions (state/actions.h), which are carried out after each part of it.
  */
 #ifndef GM_DAEMON_ENGINE_STEP_STEP_H
 #define GM_DAEMON_ENGINE_STEP_STEP_H
@@ -39,15 +40,31 @@ enum gm_input_kind {
 /* What has happened. */
 struct gm_input {
     enum gm_input_kind kind;
-    uint32_t app; /* MESSAGE, IMPORTED, LEFT, EXITED, CLOSED, RETURN, GIVE_UP */
+    struct gm_device_room device; /* if it is asked for (gm_engine_needs_device) */
+    uint32_t app;                 /* MESSAGE, IMPORTED, LEFT, EXITED, CLOSED, RETURN, GIVE_UP */
     union {
         struct gm_client *client; /* JOIN, IMPORTED */
-        const struct gm_wire_message *message;
+        struct {
+            const struct gm_wire_message *message;
+            const uint64_t *nonce; /* SHARE: two numbers that nobody can guess; NULL: none */
+        };
+        struct {
+            const struct gm_ended *ended; /* each way in its order */
+            uint32_t n;
+        } copies;
+        struct {
+            const struct gm_ended_hash *ended; /* in their order */
+            uint32_t n;
+        } hashes;
         struct {
             uint32_t chunk;
             int error;
         } host_copied;
-        const char *error; /* LOST: the driver's name of it */
+        struct {
+            const struct gm_meter_sample *sample; /* NULL: none */
+            const char *why_none;                 /* there is no meter; NULL: there is */
+        } link;
+        const char *error; /* LOST, PINNED: the driver's name of it */
         struct {
             const struct gm_set_request *request;
             struct gm_set_done *done;
@@ -73,8 +90,14 @@ struct gm_input {
     };
 };
 
+/* Whether what follows from the input depends on what the device has free now. */
+bool gm_engine_needs_device(const struct gm_input *input);
 /* The input came at the time `now`. Of JOIN, SET, AWAIT and AWAITED 0, or -errno: of the first
- * three nothing has changed then, and after AWAITED the engine is to be closed. */
+ * three nothing has changed then; of JOIN -EAGAIN: it is to come again at once; and after AWAITED
+ * the engine is to be closed. */
 int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input *input);
+/* What was posted is carried out: take in what came of it, and do the next part of what follows
+ * from the input. False: there is none, and nothing is posted. */
+bool gm_engine_go_on(struct gm_engine *engine);
 
 #endif

@@ -7,9 +7,9 @@
 #include "common/features.h"
 #include "daemon/core/timeslice.h"
 #include "daemon/core/tunables.h"
-#include "daemon/engine/act/events.h"
-#include "daemon/engine/act/say.h"
+#include "daemon/engine/state/events.h"
 #include "daemon/engine/state/groups.h"
+#include "daemon/engine/state/say.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/gates.h"
 

@@ -14,8 +14,8 @@
 
 #include <stdlib.h>
 
-#include "daemon/engine/act/exits.h"
 #include "daemon/engine/step/allocs.h"
+#include "daemon/engine/step/exits.h"
 #include "daemon/engine/step/host.h"
 #include "daemon/engine/step/memory.h"
 #include "daemon/engine/step/room.h"

@@ -29,16 +29,15 @@
  */
 #include "daemon/engine/step/windows.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/sums.h"
 #include "common/windows.h"
-#include "daemon/engine/act/copies.h"
-#include "daemon/engine/act/events.h"
-#include "daemon/engine/act/meter.h"
-#include "daemon/engine/act/windows.h"
+#include "daemon/engine/state/actions.h"
+#include "daemon/engine/state/events.h"
+#include "daemon/engine/step/copies.h"
 #include "daemon/engine/step/places.h"
-#include "daemon/engine/step/room.h"
 
 /* Whether the program is asked to mark, and does. */
 static bool is_marking(const struct gm_engine *engine, uint32_t id)
@@ -82,19 +81,32 @@ static void end(struct gm_engine *engine, uint32_t id)
                           (lasts_from == 0 || is_after(lasts_from, marks_from)) &&
                           unseen == app->windows.unseen;
     const uint32_t from = lasts_from != 0 && is_after(before, lasts_from) ? lasts_from : before;
-    const uint32_t room = gm_engine_places_of(engine, id);
-    struct gm_use *uses = malloc((room + 1) * sizeof *uses);
 
     if (atomic_load(&app->ctl->window) == before)
         atomic_store(&app->ctl->window, gm_window_after(before));
     begin(engine, id, unseen);
-    const int64_t n =
-        uses ? gm_engine_read_window(engine, id, from - 1, app->windows.number, uses, room) : -1;
+    struct gm_action *action = gm_engine_post(engine, GM_ACTION_READ_WINDOW);
+    if (!action) {
+        gm_engine_take_window(engine, id, before, false, NULL, -1);
+        return;
+    }
+    action->window.app = id;
+    action->window.from = from - 1;
+    action->window.to = app->windows.number;
+    action->window.before = before;
+    action->window.is_whole = is_whole;
+}
+
+void gm_engine_take_window(struct gm_engine *engine, uint32_t id, uint32_t before, bool is_whole,
+                           struct gm_use *uses, int64_t n)
+{
+    struct gm_app *app = &engine->apps[id];
     for (int64_t i = 0; i < n; i++)
         if (is_after(before, uses[i].window))
             uses[i].count = 0;
     app->windows.is_whole = is_whole && n >= 0;
-    gm_engine_uses(engine, id, uses, n >= 0 ? (uint32_t)n : 0, app->windows.is_whole);
+    if (app->session)
+        gm_engine_uses(engine, id, uses, n >= 0 ? (uint32_t)n : 0, app->windows.is_whole);
     free(uses);
 }
 
@@ -169,9 +181,8 @@ uint64_t gm_engine_window_due(const struct gm_engine *engine, uint32_t id)
 #define GM_CHECK_STRANGER_NS (5 * GM_S)
 
 /* Once: there is no counter. */
-static void tell_meter(struct gm_engine *engine)
+static void tell_meter(struct gm_engine *engine, const char *why)
 {
-    const char *why = gm_engine_why_no_meter(engine);
     if (!why || engine->link.is_told)
         return;
     engine->link.is_told = true;
@@ -225,6 +236,15 @@ static bool follow_app(struct gm_engine *engine, uint32_t id)
     return is_other;
 }
 
+/* Samples are wanted from now on, or not. */
+static void measure(struct gm_engine *engine, bool is_on)
+{
+    if (engine->is_metering == is_on)
+        return;
+    engine->is_metering = is_on;
+    gm_engine_post_surely(engine, GM_ACTION_METER)->is_metering = is_on;
+}
+
 void gm_engine_follow_check(struct gm_engine *engine)
 {
     const bool is_copying_now = is_copying(engine), is_short = is_short_of_room(engine);
@@ -239,8 +259,7 @@ void gm_engine_follow_check(struct gm_engine *engine)
             engine->link.since = engine->now;
         is_on = is_on || is_to_check(engine, id, is_short);
     }
-    gm_engine_measure(engine,
-                      is_on && !engine->stopping.is_on && engine->now >= engine->check.off_until);
+    measure(engine, is_on && !engine->stopping.is_on && engine->now >= engine->check.off_until);
 }
 
 /* ---- samples ---- */
@@ -283,6 +302,33 @@ static void do_step(struct gm_engine *engine, const struct gm_check_step *step)
     gm_engine_want_places(engine, step->app);
 }
 
+const char *gm_engine_why_unjudged(const struct gm_engine *engine, char *text, size_t size)
+{
+    if (engine->now >= engine->check.off_until)
+        return NULL;
+    if (engine->link.stranger == 0)
+        return "others use the link";
+    snprintf(text, size, "process %d, which is not gpumux's, uses the GPU",
+             (int)engine->link.stranger);
+    return text;
+}
+
+static bool is_known(const struct gm_engine *engine, pid_t pid)
+{
+    bool is_app = false;
+    for (uint32_t id = 0; id < engine->config.max_apps && !is_app; id++)
+        is_app = engine->apps[id].state != GM_APP_UNUSED && engine->apps[id].pid == pid;
+    return is_app;
+}
+
+static pid_t stranger_in(const struct gm_engine *engine, const struct gm_meter_sample *sample)
+{
+    for (uint32_t i = 0; i < sample->n_processes; i++)
+        if (!is_known(engine, sample->processes[i]))
+            return sample->processes[i];
+    return 0;
+}
+
 /* Another process is there: nothing is judged for a while. */
 static void rest(struct gm_engine *engine, pid_t stranger)
 {
@@ -295,7 +341,7 @@ static void rest(struct gm_engine *engine, pid_t stranger)
         engine,
         &(struct gm_event){.kind = GM_EVENT_UNCHECKED,
                            .app = GM_NONE,
-                           .unchecked = {.why = gm_engine_why_unchecked(engine, why, sizeof why)}});
+                           .unchecked = {.why = gm_engine_why_unjudged(engine, why, sizeof why)}});
 }
 
 static void take_sample(struct gm_engine *engine, const struct gm_meter_sample *sample)
@@ -306,7 +352,7 @@ static void take_sample(struct gm_engine *engine, const struct gm_meter_sample *
         .rate = gm_more(sample->rate[GM_WAY_IN], sample->rate[GM_WAY_OUT]),
         .cover = sample->cover,
         .ns = sample->ns};
-    const pid_t stranger = gm_engine_stranger(engine, sample);
+    const pid_t stranger = stranger_in(engine, sample);
     if (stranger != 0) {
         rest(engine, stranger);
         return;
@@ -321,10 +367,10 @@ static void take_sample(struct gm_engine *engine, const struct gm_meter_sample *
     do_step(engine, &step);
 }
 
-void gm_engine_take_samples(struct gm_engine *engine)
+void gm_engine_take_sample_in(struct gm_engine *engine, const struct gm_meter_sample *sample,
+                              const char *why_none)
 {
-    struct gm_meter_sample sample;
-    tell_meter(engine);
-    while (gm_engine_take_sample(engine, &sample))
-        take_sample(engine, &sample);
+    tell_meter(engine, why_none);
+    if (sample)
+        take_sample(engine, sample);
 }

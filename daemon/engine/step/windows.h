@@ -11,8 +11,18 @@ void gm_engine_follow_windows(struct gm_engine *engine);
  * nothing. */
 uint64_t gm_engine_window_due(const struct gm_engine *engine, uint32_t app);
 
-/* The meter has news: it is off, or there are samples. */
-void gm_engine_take_samples(struct gm_engine *engine);
+/* A window has ended, of which this was read: `n` uses, which are freed here; n < 0: it could not
+ * be. `is_whole`: these are all. */
+void gm_engine_take_window(struct gm_engine *engine, uint32_t app, uint32_t before, bool is_whole,
+                           struct gm_use *uses, int64_t n);
+
+/* The meter has news: a sample (NULL: none), and why there is no meter (NULL: there is, or may be).
+ */
+void gm_engine_take_sample_in(struct gm_engine *engine, const struct gm_meter_sample *sample,
+                              const char *why_none);
+/* Why nothing is judged now though there is a meter, as a text for a person; NULL: there is no
+ * reason. */
+const char *gm_engine_why_unjudged(const struct gm_engine *engine, char *text, size_t size);
 /* At the end of each run: who runs, with what on the host, and whether anything is copied. */
 void gm_engine_follow_check(struct gm_engine *engine);
 

@@ -205,7 +205,9 @@ static void make_client(uint32_t id, const struct gm_client_record *record, stru
     gm_client_watch(client, on_client_ended, NULL);
     for (uint32_t i = 0; i < machine.n_gpus; i++) {
         const struct gm_table *table = machine.daemon.engines[i]->table;
-        if ((record->engines >> i & 1) == 0 || (p->app != id && !table->apps[id].is_used))
+        /* What was of it may have ended before its record. */
+        if ((record->engines >> i & 1) == 0 ||
+            ((p->app != id || record->is_gone) && !table->apps[id].is_used))
             continue;
         const int error = gm_engine_await(machine.daemon.engines[i], client, record);
         require(error == 0, "app %u is not in the ledger of GPU %u", id, i);

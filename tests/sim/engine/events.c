@@ -185,10 +185,10 @@ static void take_input(struct watch *watch, uint64_t now, const struct gm_sched_
     watch_before(watch);
 }
 
-void events_take(struct gm_journal *journal, const struct gm_event *event)
+/* It is posted. */
+static void take(const struct gm_event *event)
 {
     struct watch *watch = &machine.gpus[event->gpu].watch;
-    (void)journal;
     pass(&states[event->gpu]);
     if (event->kind == GM_EVENT_TURN) {
         take_turn(event->gpu, &event->turn.turn);
@@ -218,6 +218,32 @@ void events_take(struct gm_journal *journal, const struct gm_event *event)
         watch_policy(watch, event->at, event->app, event->policy.policy);
         watch_before(watch);
     }
+}
+
+/* Events are told as they are posted, in their order. */
+static struct {
+    uint64_t posted, told;
+} numbers[GPUS];
+static uint64_t number_of(uint64_t before, const struct gm_event *event)
+{
+    return (before ^ event->kind ^ (uint64_t)event->app << 8) * 0x100000001b3ull;
+}
+
+void __real_gm_engine_post_event(struct gm_engine *engine, const struct gm_event *event);
+void __wrap_gm_engine_post_event(struct gm_engine *engine, const struct gm_event *event);
+void __wrap_gm_engine_post_event(struct gm_engine *engine, const struct gm_event *event)
+{
+    if (event->kind == GM_EVENT_SCHED) /* a new daemon */
+        numbers[event->gpu].posted = numbers[event->gpu].told = 0;
+    numbers[event->gpu].posted = number_of(numbers[event->gpu].posted, event);
+    take(event);
+    __real_gm_engine_post_event(engine, event);
+}
+
+void events_take(struct gm_journal *journal, const struct gm_event *event)
+{
+    (void)journal;
+    numbers[event->gpu].told = number_of(numbers[event->gpu].told, event);
 }
 
 /* Tell one thing of that kind what is not legal now, if such an event is drawn. */
@@ -268,8 +294,15 @@ void events_run(struct gm_engine *engine)
     struct gpu_states *of = &states[engine->config.index];
     begin(engine->config.index);
     pass(of);
-    for (int way = 0; way < GM_WAYS; way++)
-        of->is_copying[way] = gm_mover_under_way(engine->mover, (enum gm_way)way) > 0;
+    if (!engine->posted.first)
+        require(numbers[engine->config.index].posted == numbers[engine->config.index].told,
+                "not all that happened was told, in its order");
+    for (int way = 0; way < GM_WAYS; way++) {
+        const uint64_t bytes = gm_mover_under_way(engine->mover, (enum gm_way)way);
+        of->is_copying[way] = bytes > 0;
+        require(engine->copying[way] == bytes || engine->posted.first,
+                "%lu bytes are under way, and the engine counts %lu", bytes, engine->copying[way]);
+    }
     if (draw(&plants, 50) == 0)
         plant(engine, (enum gm_model)draw(&plants, GM_MODELS_N));
     if (machine.steps % 32 != 0)

@@ -11,7 +11,7 @@
 
 #include "daemon/memory/hash.h"
 
-enum { DEPTH = 64 };
+enum { DEPTH = GM_HASH_DEPTH };
 
 struct hash {
     struct page *pages[HANDLE_PAGES];

@@ -74,6 +74,7 @@ static void on_hello(void *arg, uint64_t life, uint64_t unused)
     const struct gm_newcomer who = {
         .session = session, .pid = p->pid, .uid = p->uid, .name = name, .wishes = p->wishes};
     deaths_program_says_hello(p);
+    p->app = GM_NONE; /* until it is told */
     const int error = gm_machine_join(&machine.daemon, &who, group, &p->app, why, sizeof why);
     /* Those that have yet to come back are of it, too. */
     require((error == -EPERM) == is_of_another(p) || machine.has_deaths,
