@@ -11,9 +11,9 @@ mkdir -p "$out" || exit 2
 
 # A block: its last lines stay if it fails.
 cat > "$out/block.sh" << 'END'
-file=$3/$4.$6.txt
-timeout 900 "$1" "--$4" "$5" "$6" > "$file" 2>&1 && code=0 || code=$?
-echo "$4 $5 $code" >> "$3/blocks"
+file=$2/$3.$5.txt
+timeout 900 "$1" "--$3" "$4" "$5" > "$file" 2>&1 && code=0 || code=$?
+echo "$3 $4 $code" >> "$2/blocks"
 [ $code = 0 ] && rm -f "$file" || { tail -n 200 "$file" > "$file.new" && mv "$file.new" "$file"; }
 END
 : > "$out/blocks"
@@ -24,7 +24,7 @@ while [ $at -lt "$seeds" ]; do
     [ $((at % 400)) != 0 ] || echo "jobs 4 $((from + at))"
     [ $((at % 400)) != 200 ] || echo "jobs-deaths 2 $((from + at))"
     at=$((at + 100))
-done | xargs -P "$(nproc)" -L 1 sh "$out/block.sh" "$sim" - "$out"
+done | xargs -P "$(nproc)" -L 1 sh "$out/block.sh" "$sim" "$out"
 for kind in seeds deaths jobs jobs-deaths; do
     awk -v kind=$kind '$1 == kind { n += $2; bad += $3 != 0 } END { print kind ": " n + 0 " run, " bad + 0 " blocks fail" }' "$out/blocks"
 done
