@@ -237,7 +237,7 @@ struct gm_app {
     uint64_t progress_at;    /* step.c: while LOADING, when its memory last came nearer */
     struct gm_backoff retry; /* backoff.c: it does not load before: a mapping failed, or a copy from
                                 a lower tier */
-    struct {                 /* moves.c, chunks.c, batches.c */
+    struct {                 /* step.c, chunks.c */
         int raise_error;     /* -errno of the copy; 0: one from the disk ended well since, or a
                                 mapping failed */
     } moves;
@@ -553,8 +553,8 @@ struct gm_engine {
     uint64_t device_reserve;  /* of the device, that is left to others: core/room.h */
     uint64_t budget_check_at; /* look then what the device has; 0: no need to */
     struct gm_lately frames_lately, pinned_lately; /* bytes that were needed */
-    uint32_t created;                              /* frames that were asked for in this run, */
-    uint32_t made[GM_CREATE_AT_ONCE]; /* ... those that are there, and have yet to be taken */
+    uint32_t created;                              /* frames that were asked for in this run; */
+    uint32_t made[GM_CREATE_AT_ONCE];              /* those that came, and have yet to be taken */
     uint32_t n_made;
     uint32_t ending[GM_REAP_AT_ONCE]; /* condemned frames that are being destroyed */
     uint32_t n_ending;

@@ -239,8 +239,7 @@ static void forgo_its_pages(struct gm_engine *engine, uint32_t index)
         gm_engine_free_pages(engine, index);
 }
 
-/* A free frame was not cleared. If somebody took it meanwhile, it is
- * dirty already. */
+/* A free frame was not cleared. If somebody took it meanwhile, it is dirty already. */
 static void clear_failed(struct gm_engine *engine, const struct gm_ended *ended)
 {
     gm_engine_back_off(engine, GM_RETRY_COPY);

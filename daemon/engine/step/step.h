@@ -1,7 +1,9 @@
 /*
  * The step: one event changes the state, and the engine goes round until nothing more can be done
- * now. It never blocks, and it knows no time but that of the event. It does nothing outside: it
- * posts actions (state/actions.h), which are carried out after each part of it.
+ * now. It never blocks, and it knows no time but that of the event. It posts actions
+ * (state/actions.h), which are carried out after each part of it. Two things it still does itself:
+ * it reads and writes words that are shared with programs, and pages that it takes or gives back
+ * may start a worker (tests/unit/reach.py names those calls).
  */
 #ifndef GM_DAEMON_ENGINE_STEP_STEP_H
 #define GM_DAEMON_ENGINE_STEP_STEP_H
