@@ -21,4 +21,9 @@ static inline uint64_t gm_least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static inline uint64_t gm_most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 #endif

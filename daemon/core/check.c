@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "common/sums.h"
+
 /* What of the copies that a program told of has not crossed the link after this is mostly none:
  * they were within the GPU, or within the host. A quarter of it is forgotten. */
 #define GM_CHECK_FORGET_NS (42 * GM_MS)
@@ -9,11 +11,25 @@
  * one costs more of the program's time than the memory that it might spare. Of the suspects, one
  * part in so many. */
 #define GM_CHECK_LAST 8
-/* A try that fails costs some 0.3 s of a program's time. The next one waits for twice this,
- * then four times, ... */
+/* Trials of parts down to an eighth of a program's memory, which is halved so often, follow each
+ * other at once. */
+#define GM_CHECK_AT_ONCE 3
+/* After that the next one waits for so many times what the last one took: less than 3 % of a
+ * program's time. It waits for twice as long each time, from this ... */
+#define GM_CHECK_REST 32
 #define GM_CHECK_REST_NS (4 * GM_S)
-/* ... up to this: half a percent. */
+/* ... up to this. */
 #define GM_CHECK_REST_MOST_NS (60 * GM_S)
+/* Of more chunks than SAMPLED one in SAMPLE is tried first: if they are used, that costs little. */
+#define GM_CHECK_SAMPLED 64
+#define GM_CHECK_SAMPLE 16
+/* Parts of a program's memory are halved so often at most. */
+#define GM_CHECK_HALVES 7
+/* Traffic that was seen once would be seen again in this many times as long. */
+#define GM_CHECK_SURE 16
+/* A proof that held for so many times as long as it took was right: the program does something else
+ * now. */
+#define GM_CHECK_HELD 16
 /* When others use the link, nothing is judged for so long; twice as long each time that it is
  * soon found again, */
 #define GM_CHECK_OFF_NS (60 * GM_S)
@@ -39,11 +55,45 @@ void gm_check_change(struct gm_check *check, uint32_t app)
     a->n = 0;
 }
 
-/* The time without traffic that proves its memory cold: twice as long each time that it did not
- * suffice, as it works in longer periods. */
+bool gm_check_wants(const struct gm_check *check, uint32_t app, uint64_t now)
+{
+    const struct gm_check_app *a = &check->apps[app];
+    return a->trial != GM_TRIAL_NONE || (!a->is_over && now >= a->try_at);
+}
+
+static uint64_t rest_after(uint32_t times)
+{
+    return gm_least(GM_CHECK_REST_NS << gm_least(times, 8), GM_CHECK_REST_MOST_NS);
+}
+
+void gm_check_starved(struct gm_check *check, uint32_t app, uint64_t now)
+{
+    struct gm_check_app *a = &check->apps[app];
+    if (a->trial == GM_TRIAL_NONE)
+        a->try_at = now + rest_after(a->starved++);
+}
+
+void gm_check_wake(struct gm_check *check, uint32_t app)
+{
+    check->apps[app].is_over = false;
+}
+
+/* The time without traffic that proves all of its memory on the host cold: twice as long each time
+ * that it did not suffice, as it works in longer periods. */
+static uint64_t whole_proof_of(const struct gm_check_app *a)
+{
+    return GM_CHECK_NS << a->wrong;
+}
+
+/* ... that tells something. In a search it is known how soon its traffic is seen. */
 static uint64_t proof_of(const struct gm_check_app *a)
 {
-    return GM_CHECK_NS << (a->wrong < GM_CHECK_WRONG ? a->wrong : GM_CHECK_WRONG);
+    uint64_t ns = whole_proof_of(a);
+    if (a->trial == GM_TRIAL_SAMPLE)
+        ns /= 4;
+    if (a->searched > 0)
+        ns = gm_least(ns, GM_CHECK_SURE * a->seen_ns);
+    return ns;
 }
 
 /* Take in what the app says it did. The bytes that explains: all of its copies may have been just
@@ -79,14 +129,16 @@ static void let_pass(struct gm_check_app *a, uint64_t rate, uint64_t ns)
 
 static void find(struct gm_check_app *a, struct gm_check_part *part, uint64_t rate, uint64_t ns)
 {
+    const uint64_t limit = a->trial == GM_TRIAL_SAMPLE ? GM_CHECK_RATE / 4 : GM_CHECK_RATE;
     a->sum += bytes_in(rate, ns);
     a->ns += ns;
     a->n++;
     const bool is_enough = a->n >= 2 || a->ns >= GM_CHECK_SOON_NS;
     const uint64_t least = a->n == 1 ? 2 * a->ns : a->ns;
     if (is_enough &&
-        a->sum > bytes_in(GM_CHECK_RATE, least > GM_CHECK_SOON_NS ? least : GM_CHECK_SOON_NS)) {
+        a->sum > bytes_in(limit, least > GM_CHECK_SOON_NS ? least : GM_CHECK_SOON_NS)) {
         part->finding = GM_CHECK_TRAFFIC;
+        a->seen_ns = a->ns;
         return;
     }
     a->quiet_ns += ns;
@@ -111,6 +163,8 @@ void gm_check_judge(struct gm_check *check, const struct gm_check_sample *sample
         is_void = is_void || parts[i].is_explained || sample->begin < a->explained_until;
         let_pass(a, sample->rate, sample->ns);
     }
+    for (uint32_t i = 0; i < n; i++)
+        parts[i].may_try = parts[i].may_try && !is_void;
     if (is_void)
         return;
     const uint64_t most = sample->rate < GM_CHECK_RATE_MOST ? sample->rate : GM_CHECK_RATE_MOST;
@@ -123,133 +177,114 @@ void gm_check_judge(struct gm_check *check, const struct gm_check_sample *sample
 
 /* ---- chunks ---- */
 
-/* How cold a chunk is: a power of two of windows in which it was not touched. */
+/* How cold a chunk is: a power of two of windows in which nothing named it. */
 #define RANKS 33u
 
 static unsigned rank_of(const struct gm_table *table, const struct gm_chunk *chunk)
 {
-    const uint32_t age = table->apps[chunk->app].window - chunk->window;
+    const uint32_t age = table->apps[chunk->app].window - chunk->named;
     return age == 0 ? 0 : 32u - (unsigned)__builtin_clz(age);
 }
 
-/* On the host for its app to read, and cold. */
-static bool is_on_host(const struct gm_chunk *chunk)
-{
-    return chunk->state == GM_CHUNK_ON_HOST && chunk->is_cold;
-}
+/* Call for each chunk of the app that can be cold, by allocation and address. */
+#define EACH_CHUNK(table, id, c)                                                                   \
+    for (uint32_t a_ = (table)->apps[id].allocations.head; a_ != GM_NONE;                          \
+         a_ = (table)->allocations[a_].next)                                                       \
+        for (uint32_t c = (table)->allocations[a_].is_freed ? GM_NONE                              \
+                                                            : (table)->allocations[a_].first;      \
+             c != GM_NONE; c = (table)->chunks[c].sibling)                                         \
+            if ((table)->chunks[c].is_freed || (table)->chunks[c].is_fixed) {                      \
+            } else
 
+/* On the host for its app to read, taken for cold, and not proved to be. */
 static bool is_suspect(const struct gm_chunk *chunk)
 {
-    return is_on_host(chunk) && !chunk->is_proved;
+    return chunk->state == GM_CHUNK_ON_HOST && chunk->is_cold && !chunk->is_proved;
 }
 
-/* Brought back, and not known to be guilty by itself. */
-static bool is_back(const struct gm_chunk *chunk)
+/* It is tried, and does not lie on the host yet. */
+static bool is_to_go(const struct gm_chunk *chunk)
+{
+    return chunk->trust == GM_TRUST_TRIED && !chunk->is_proved && chunk->state != GM_CHUNK_ON_HOST;
+}
+
+static bool is_tried(const struct gm_chunk *chunk)
+{
+    return chunk->trust == GM_TRUST_TRIED && !chunk->is_proved;
+}
+
+static bool is_needed(const struct gm_chunk *chunk)
 {
     return chunk->trust == GM_TRUST_NEEDED;
 }
 
-static bool is_guilty(const struct gm_chunk *chunk)
+/* What may be tried: what the check alone brought back, and what an address before it alone speaks
+ * for. */
+static bool is_hidden(const struct gm_chunk *chunk)
 {
-    return chunk->trust == GM_TRUST_GUILTY;
+    return chunk->state == GM_CHUNK_RESIDENT && is_needed(chunk) && !chunk->is_claimed;
 }
 
-static bool is_back_or_guilty(const struct gm_chunk *chunk)
+static bool is_only_claimed(const struct gm_chunk *chunk)
 {
-    return is_back(chunk) || is_guilty(chunk);
+    return chunk->state == GM_CHUNK_RESIDENT && !chunk->is_cold && chunk->is_claimed;
 }
 
-/* It is to be tried, and nobody needs its room yet. */
-static bool is_to_go(const struct gm_chunk *chunk)
+static uint32_t count(const struct gm_table *table, uint32_t app,
+                      bool (*is_one)(const struct gm_chunk *chunk))
 {
-    return chunk->trust == GM_TRUST_TRIED && chunk->state != GM_CHUNK_ON_HOST;
+    uint32_t n = 0;
+    EACH_CHUNK(table, app, c)
+    n += !is_one || is_one(&table->chunks[c]);
+    return n;
 }
 
+/* Some of an app's chunks: those of `is_one` that are not above `level`, the `most` coldest; of
+ * those that are equally cold, the last by address. */
 struct pick {
-    struct gm_table *table;
-    uint32_t app;
     bool (*is_one)(const struct gm_chunk *chunk);
+    uint32_t most;
+    uint8_t level;
+    uint32_t n; /* so many there are */
+    unsigned line;
+    uint32_t skip; /* of those of rank `line`, the first */
 };
 
-/* Call for every live chunk of the app, by allocation and address. */
-static void each(const struct pick *pick,
-                 void (*visit)(const struct pick *pick, uint32_t chunk, void *arg), void *arg)
+static bool is_picked(const struct gm_table *table, struct pick *pick, uint32_t index)
 {
-    const struct gm_table *table = pick->table;
-    for (uint32_t a = table->apps[pick->app].allocations.head; a != GM_NONE;
-         a = table->allocations[a].next)
-        for (uint32_t c = table->allocations[a].is_freed ? GM_NONE : table->allocations[a].first;
-             c != GM_NONE; c = table->chunks[c].sibling)
-            if (pick->is_one(&table->chunks[c]))
-                visit(pick, c, arg);
-}
-
-static void count(const struct pick *pick, uint32_t chunk, void *arg)
-{
-    uint32_t *n = arg; /* by rank, and at the end of all */
-    n[rank_of(pick->table, &pick->table->chunks[chunk])]++;
-    n[RANKS]++;
-}
-
-static uint32_t count_all(const struct pick *pick)
-{
-    uint32_t n[RANKS + 1] = {0};
-    each(pick, count, n);
-    return n[RANKS];
-}
-
-/* Some chunks get another trust. */
-struct change {
-    enum gm_trust trust;
-    unsigned line; /* chunks of higher ranks, */
-    uint32_t skip; /* ... and of this one but for the first */
-    struct gm_check_step *step;
-};
-
-static void change(const struct pick *pick, uint32_t index, void *arg)
-{
-    struct change *to = arg;
-    const struct gm_chunk *chunk = &pick->table->chunks[index];
-    const unsigned rank = rank_of(pick->table, chunk);
-    if (rank < to->line)
-        return;
-    if (rank == to->line && to->skip > 0) {
-        to->skip--;
-        return;
+    const struct gm_chunk *chunk = &table->chunks[index];
+    if (!pick->is_one(chunk) || chunk->level > pick->level)
+        return false;
+    const unsigned rank = rank_of(table, chunk);
+    if (rank == pick->line && pick->skip > 0) {
+        pick->skip--;
+        return false;
     }
-    gm_table_trust(pick->table, index, to->trust);
-    to->step->chunks++;
-    to->step->bytes += gm_class_bytes(chunk->class);
+    return rank >= pick->line;
 }
 
-/* The `most` coldest of what is picked; of those that are equally cold, the last by address. */
-static void change_coldest(const struct pick *pick, uint32_t most, struct change *to)
+static struct pick pick(const struct gm_table *table, uint32_t app,
+                        bool (*is_one)(const struct gm_chunk *chunk), uint8_t level, uint32_t most)
 {
-    uint32_t n[RANKS + 1] = {0};
-    each(pick, count, n);
-    to->line = RANKS;
-    while (to->line > 0 && most > 0) {
-        const uint32_t here = n[--to->line];
-        to->skip = here > most ? here - most : 0;
-        most -= here - to->skip;
+    struct pick pick = {.is_one = is_one, .level = level, .line = RANKS};
+    uint32_t n[RANKS] = {0};
+    EACH_CHUNK(table, app, c)
+    if (is_one(&table->chunks[c]) && table->chunks[c].level <= level)
+        n[rank_of(table, &table->chunks[c])]++;
+    while (pick.line > 0 && most > pick.n) {
+        const uint32_t here = n[--pick.line], rest = most - pick.n;
+        pick.skip = here > rest ? here - rest : 0;
+        pick.n += here - pick.skip;
     }
-    each(pick, change, to);
+    return pick;
 }
 
-static void prove(const struct pick *pick, uint32_t chunk, void *arg)
+static void trust(struct gm_table *table, uint32_t index, enum gm_trust to,
+                  struct gm_check_step *step)
 {
-    const bool *is_proved = arg;
-    gm_table_prove(pick->table, chunk, *is_proved);
-}
-
-static bool is_proved(const struct gm_chunk *chunk)
-{
-    return chunk->is_proved;
-}
-
-static bool is_wrongly_proved(const struct gm_chunk *chunk)
-{
-    return chunk->is_proved && chunk->state != GM_CHUNK_ON_HOST;
+    gm_table_trust(table, index, to);
+    step->chunks++;
+    step->bytes += gm_class_bytes(table->chunks[index].class);
 }
 
 bool gm_check_is_all_cold(const struct gm_table *table, uint32_t app)
@@ -263,67 +298,55 @@ bool gm_check_is_all_cold(const struct gm_table *table, uint32_t app)
     return true;
 }
 
-/* ---- what follows ---- */
+/* ---- the search ---- */
 
-static void set_proof(struct gm_table *table, uint32_t app, bool (*of)(const struct gm_chunk *),
-                      bool to)
+/* So many chunks of an app that has `all` are that often halved. */
+static uint8_t level_of(uint32_t all, uint32_t n)
 {
-    const struct pick pick = {.table = table, .app = app, .is_one = of};
-    each(&pick, prove, &to);
-}
-
-/* The traffic has ended with what was suspect alone; or with other apps' memory. */
-static void convict(struct gm_table *table, uint32_t app, bool is_cleared)
-{
-    const struct pick pick = {.table = table, .app = app, .is_one = is_guilty};
-    struct gm_check_step step = {.kind = GM_CHECKED_NONE};
-    struct change to = {.trust = is_cleared ? GM_TRUST_NEEDED : GM_TRUST_KEPT, .step = &step};
-    change_coldest(&pick, UINT32_MAX, &to);
-}
-
-/* How long to wait before the next try. What a search brought back may be tried at once, as most of
- * it is innocent. */
-static uint64_t rest_of(const struct gm_check_app *a)
-{
-    const uint64_t n = (uint64_t)a->failed + a->wrong;
-    const uint64_t rest = GM_CHECK_REST_NS << (n < 8 ? n : 8);
-    if (n == 0)
-        return 0;
-    return rest < GM_CHECK_REST_MOST_NS ? rest : GM_CHECK_REST_MOST_NS;
+    uint8_t level = 0;
+    while (level < GM_CHECK_HALVES && all >> (level + 1) >= n)
+        level++;
+    return level;
 }
 
 /* Half of the app's suspects are needed from now on, or what is left of them. */
 static struct gm_check_step bring_back(struct gm_check *check, struct gm_table *table, uint32_t app,
-                                       uint32_t suspects, uint64_t now)
+                                       uint32_t suspects)
 {
     struct gm_check_app *a = &check->apps[app];
     struct gm_check_step step = {.kind = GM_CHECKED_BACK, .app = app};
-    const struct pick pick = {.table = table, .app = app, .is_one = is_suspect};
-    if (a->searched == 0 && a->is_trying)
-        a->failed++;
-    if (a->searched < suspects)
-        a->searched = suspects;
-    const bool is_rest = !a->is_trying && suspects <= a->searched / GM_CHECK_LAST;
+    a->searched = suspects > a->searched ? suspects : a->searched;
+    const bool is_rest = suspects <= a->searched / GM_CHECK_LAST;
     const uint32_t n = is_rest ? suspects : (suspects + 1) / 2;
-    const bool is_sure = suspects == 1 || a->wrong >= GM_CHECK_WRONG;
-    struct change to = {.trust = is_sure ? GM_TRUST_GUILTY : GM_TRUST_NEEDED, .step = &step};
-    change_coldest(&pick, n, &to);
-    a->try_at = now + rest_of(a);
+    const uint8_t level = level_of(count(table, app, NULL), n);
+    struct pick half = pick(table, app, is_suspect, UINT8_MAX, n);
+    EACH_CHUNK(table, app, c)
+    if (is_picked(table, &half, c)) {
+        gm_table_set_level(table, c, n > 1 ? level + 1u : level);
+        trust(table, c, GM_TRUST_NEEDED, &step);
+    }
     return step;
+}
+
+/* What came back of it did not end the traffic: it may go again. */
+static void clear(struct gm_table *table, struct gm_check_app *a, uint32_t app)
+{
+    a->is_cleared = true;
+    EACH_CHUNK(table, app, c)
+    if (is_needed(&table->chunks[c]))
+        gm_table_set_level(table, c, 0);
 }
 
 /* Whoever ran is suspect: of them the one with most suspects, which halves what is possible best.
  */
 static struct gm_check_step accuse(struct gm_check *check, struct gm_table *table,
-                                   const struct gm_check_part *parts, uint32_t n, uint64_t now)
+                                   const struct gm_check_part *parts, uint32_t n)
 {
     uint32_t most = 0, whose = GM_NONE;
     for (uint32_t i = 0; i < n; i++) {
-        const struct pick pick = {.table = table, .app = parts[i].app, .is_one = is_suspect};
         if (parts[i].finding != GM_CHECK_TRAFFIC)
             continue;
-        set_proof(table, parts[i].app, is_wrongly_proved, false);
-        const uint32_t suspects = count_all(&pick);
+        const uint32_t suspects = count(table, parts[i].app, is_suspect);
         whose = suspects > most ? parts[i].app : whose;
         most = suspects > most ? suspects : most;
     }
@@ -331,40 +354,52 @@ static struct gm_check_step accuse(struct gm_check *check, struct gm_table *tabl
         struct gm_check_app *a = &check->apps[parts[i].app];
         if (parts[i].finding != GM_CHECK_TRAFFIC)
             continue;
-        gm_check_change(check, parts[i].app);
-        a->is_cleared = a->searched > 0 && parts[i].app != whose;
+        if (a->searched > 0 && parts[i].app != whose)
+            clear(table, a, parts[i].app);
     }
     if (whose == GM_NONE)
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
-    return bring_back(check, table, whose, most, now);
+    check->apps[whose].is_cleared = false;
+    return bring_back(check, table, whose, most);
 }
 
-/* What was proved is not. */
-static void doubt(struct gm_check *check, struct gm_table *table, const struct gm_check_part *parts,
-                  uint32_t n)
+/* What was proved is not. If it was long ago the program does something else now, and all that was
+ * learned of it is old. */
+static void doubt(struct gm_check *check, struct gm_table *table, uint32_t app, uint64_t now)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        const struct pick pick = {.table = table, .app = parts[i].app, .is_one = is_proved};
-        if (parts[i].finding != GM_CHECK_TRAFFIC || count_all(&pick) == 0)
-            continue;
-        set_proof(table, parts[i].app, is_proved, false);
-        check->apps[parts[i].app].wrong++;
-        check->apps[parts[i].app].is_doubted = true;
-        check->apps[parts[i].app].searched = 0;
-        check->apps[parts[i].app].is_trying = false;
+    struct gm_check_app *a = &check->apps[app];
+    bool had_proof = false;
+    const bool has_held = now - a->proved_at > GM_CHECK_HELD * whole_proof_of(a);
+    EACH_CHUNK(table, app, c)
+    {
+        had_proof = had_proof || table->chunks[c].is_proved;
+        gm_table_prove(table, c, false);
+        if (has_held)
+            gm_table_set_level(table, c, 0);
     }
+    if (!had_proof)
+        return;
+    a->is_doubted = !has_held && a->wrong < GM_CHECK_WRONG;
+    a->wrong = has_held ? 0 : a->wrong + a->is_doubted;
+    a->failed = has_held ? 0 : a->failed;
+    a->searched = 0;
+    a->try_at = has_held ? now : now + rest_after(a->wrong);
 }
 
 static void acquit(struct gm_check *check, struct gm_table *table, uint32_t app,
                    struct gm_check_step *step)
 {
-    const struct pick pick = {.table = table, .app = app, .is_one = is_back_or_guilty};
-    struct change to = {.trust = GM_TRUST_WINDOWS, .step = step};
     struct gm_check_app *a = &check->apps[app];
-    change_coldest(&pick, UINT32_MAX, &to);
+    EACH_CHUNK(table, app, c)
+    {
+        gm_table_set_level(table, c, 0);
+        if (is_needed(&table->chunks[c]))
+            trust(table, c, GM_TRUST_WINDOWS, step);
+    }
     a->searched = 0;
     a->wrong -= a->is_doubted; /* the proofs were right */
-    a->is_doubted = false;
+    a->is_doubted = a->is_cleared = false;
+    a->failed = 0;
 }
 
 /* All came back, and it goes on: it is others' traffic, and no memory was guilty. Nor was that of
@@ -391,32 +426,164 @@ static struct gm_check_step give_up(struct gm_check *check, struct gm_table *tab
 static struct gm_check_step search(struct gm_check *check, struct gm_table *table,
                                    const struct gm_check_part *parts, uint32_t n, uint64_t now)
 {
-    struct gm_check_step step = accuse(check, table, parts, n, now);
+    struct gm_check_step step = accuse(check, table, parts, n);
     if (step.kind != GM_CHECKED_NONE)
         return step;
-    doubt(check, table, parts, n);
-    step = accuse(check, table, parts, n, now);
+    for (uint32_t i = 0; i < n; i++)
+        if (parts[i].finding == GM_CHECK_TRAFFIC)
+            doubt(check, table, parts[i].app, now);
+    step = accuse(check, table, parts, n);
     return step.kind == GM_CHECKED_NONE ? give_up(check, table, parts, n, now) : step;
 }
 
-/* Half of what was brought back is tried on the host; all of an app that is cleared. */
-static struct gm_check_step try_more(struct gm_check *check, struct gm_table *table, uint32_t app,
+/* ---- trials ---- */
+
+/* The lowest level of what may be tried; UINT8_MAX: nothing may. */
+static uint8_t lowest(const struct gm_table *table, uint32_t app,
+                      bool (*is_one)(const struct gm_chunk *chunk))
+{
+    uint8_t level = UINT8_MAX;
+    EACH_CHUNK(table, app, c)
+    if (is_one(&table->chunks[c]) && table->chunks[c].level < level)
+        level = table->chunks[c].level;
+    return level;
+}
+
+/* Of the set that is tried, what was not picked for the sample. */
+static struct pick rest_of_set(const struct gm_table *table, const struct gm_check_app *a,
+                               uint32_t app)
+{
+    return pick(table, app, a->is_known ? is_hidden : is_only_claimed, a->level, a->rest);
+}
+
+static struct gm_check_step try_set(struct gm_check *check, struct gm_table *table, uint32_t app,
+                                    struct pick *set, uint32_t every)
+{
+    struct gm_check_step step = {.kind = GM_CHECKED_TRY, .app = app};
+    uint32_t n = 0;
+    EACH_CHUNK(table, app, c)
+    if (is_picked(table, set, c) && n++ % every == 0)
+        trust(table, c, GM_TRUST_TRIED, &step);
+    gm_check_change(check, app);
+    return step;
+}
+
+/* Something of the app is tried: what was halved least often, and of that a part that is as large
+ * as that says. */
+static struct gm_check_step begin_trial(struct gm_check *check, struct gm_table *table,
+                                        uint32_t app, uint64_t now)
+{
+    struct gm_check_app *a = &check->apps[app];
+    const uint8_t hidden = lowest(table, app, is_hidden);
+    const uint8_t claimed = lowest(table, app, is_only_claimed);
+    const uint8_t level = hidden < claimed ? hidden : claimed;
+    a->is_over = level == UINT8_MAX;
+    if (now < a->try_at || a->is_over)
+        return (struct gm_check_step){.kind = GM_CHECKED_NONE};
+    const uint32_t halves = level < GM_CHECK_HALVES ? level : GM_CHECK_HALVES;
+    const uint32_t most = count(table, app, NULL) >> halves;
+    a->is_known = hidden <= claimed;
+    struct pick set =
+        pick(table, app, a->is_known ? is_hidden : is_only_claimed, level, most > 0 ? most : 1);
+    const bool is_sampled = set.n > GM_CHECK_SAMPLED;
+    a->trial = is_sampled ? GM_TRIAL_SAMPLE : GM_TRIAL_WHOLE;
+    a->level = level;
+    a->tried_at = now;
+    a->starved = 0;
+    a->is_cleared = false;
+    const uint32_t n = set.n;
+    const struct gm_check_step step =
+        try_set(check, table, app, &set, is_sampled ? GM_CHECK_SAMPLE : 1);
+    a->rest = n - step.chunks;
+    return step;
+}
+
+/* It is used: all of it goes back at once, and the next trial is of less. */
+static struct gm_check_step end_trial(struct gm_check *check, struct gm_table *table, uint32_t app,
+                                      uint64_t now)
+{
+    struct gm_check_app *a = &check->apps[app];
+    struct gm_check_step step = {.kind = GM_CHECKED_BACK, .app = app};
+    struct pick rest = rest_of_set(table, a, app);
+    const uint8_t level = (uint8_t)(a->level + 1 < UINT8_MAX ? a->level + 1 : GM_CHECK_HALVES);
+    EACH_CHUNK(table, app, c)
+    if (is_tried(&table->chunks[c])) {
+        gm_table_set_level(table, c, level);
+        trust(table, c, GM_TRUST_NEEDED, &step);
+    } else if (a->trial == GM_TRIAL_SAMPLE && is_picked(table, &rest, c)) {
+        gm_table_set_level(table, c, level);
+    }
+    a->trial = GM_TRIAL_NONE;
+    if (a->level >= GM_CHECK_AT_ONCE)
+        a->try_at = now + gm_most(rest_after(a->failed++), GM_CHECK_REST * (now - a->tried_at));
+    gm_check_change(check, app);
+    return step;
+}
+
+/* What is tried finds no room on the host, or nothing can be judged: that says nothing. */
+static struct gm_check_step put_off(struct gm_check *check, struct gm_table *table, uint32_t app,
+                                    uint64_t now)
+{
+    struct gm_check_app *a = &check->apps[app];
+    struct gm_check_step step = {.kind = GM_CHECKED_BACK, .app = app};
+    EACH_CHUNK(table, app, c)
+    if (is_tried(&table->chunks[c]))
+        trust(table, c, GM_TRUST_NEEDED, &step);
+    a->trial = GM_TRIAL_NONE;
+    a->try_at = now + rest_after(a->starved++);
+    gm_check_change(check, app);
+    return step;
+}
+
+/* What it has on the host is not used. */
+static struct gm_check_step conclude(struct gm_check *check, struct gm_table *table, uint32_t app,
                                      uint64_t now)
 {
+    struct gm_check_app *a = &check->apps[app];
     struct gm_check_step step = {.kind = GM_CHECKED_NONE, .app = app};
-    struct pick pick = {.table = table, .app = app, .is_one = is_to_go};
-    struct change to = {.trust = GM_TRUST_TRIED, .step = &step};
-    if (now < check->apps[app].try_at || count_all(&pick) > 0)
+    bool is_new = false;
+    EACH_CHUNK(table, app, c)
+    {
+        is_new = is_new || is_suspect(&table->chunks[c]);
+        gm_table_prove(table, c,
+                       table->chunks[c].state == GM_CHUNK_ON_HOST && table->chunks[c].is_cold);
+    }
+    if (is_new)
+        a->proved_at = now;
+    a->searched = 0;
+    a->is_doubted = false;
+    if (a->trial != GM_TRIAL_NONE && count(table, app, is_to_go) > 0)
         return step;
-    pick.is_one = is_back;
-    const uint32_t there = count_all(&pick);
-    if (there == 0)
-        return step;
-    change_coldest(&pick, check->apps[app].is_cleared ? there : (there + 1) / 2, &to);
-    step.kind = GM_CHECKED_TRY;
-    check->apps[app].is_trying = true;
-    check->apps[app].is_cleared = false;
-    gm_check_change(check, app);
+    if (a->trial == GM_TRIAL_SAMPLE) {
+        struct pick rest = rest_of_set(table, a, app);
+        a->trial = GM_TRIAL_WHOLE;
+        a->rest = 0;
+        return try_set(check, table, app, &rest, 1);
+    }
+    if (a->trial == GM_TRIAL_WHOLE)
+        a->failed = 0;
+    a->trial = GM_TRIAL_NONE;
+    return step;
+}
+
+/* One at a time, so that what it brings about is known to be of it. Of who is cleared at first,
+ * also if it does not run: that spares most. */
+static struct gm_check_step try_more(struct gm_check *check, struct gm_table *table,
+                                     const struct gm_check_part *parts, uint32_t n, uint64_t now)
+{
+    struct gm_check_step step = {.kind = GM_CHECKED_NONE};
+    for (uint32_t i = 0; i < n; i++)
+        if (check->apps[parts[i].app].trial != GM_TRIAL_NONE ||
+            check->apps[parts[i].app].searched > 0)
+            return step;
+    for (uint32_t app = 0; app < check->max_apps && step.kind == GM_CHECKED_NONE; app++)
+        if (table->apps[app].is_used && check->apps[app].is_cleared &&
+            check->apps[app].trial == GM_TRIAL_NONE)
+            step = begin_trial(check, table, app, now);
+    for (uint32_t i = 0; i < n && step.kind == GM_CHECKED_NONE; i++)
+        if (parts[i].may_try && (parts[i].finding == GM_CHECK_QUIET ||
+                                 check->apps[parts[i].app].quiet_ns >= GM_CHECK_SOON_NS))
+            step = begin_trial(check, table, parts[i].app, now);
     return step;
 }
 
@@ -426,29 +593,27 @@ struct gm_check_step gm_check_follow(struct gm_check *check, struct gm_table *ta
 {
     struct gm_check_step step = {.kind = GM_CHECKED_NONE};
     bool has_traffic = false;
-    for (uint32_t i = 0; i < n; i++)
-        has_traffic = has_traffic || parts[i].finding == GM_CHECK_TRAFFIC;
+    for (uint32_t i = 0; i < n; i++) { /* whosever it is, all have seen it */
+        if (parts[i].finding != GM_CHECK_TRAFFIC)
+            continue;
+        has_traffic = true;
+        gm_check_change(check, parts[i].app);
+    }
+    for (uint32_t i = 0; has_traffic && i < n; i++)
+        if (check->apps[parts[i].app].trial != GM_TRIAL_NONE &&
+            count(table, parts[i].app, is_tried) > count(table, parts[i].app, is_to_go))
+            return end_trial(check, table, parts[i].app, now);
     if (has_traffic)
         return search(check, table, parts, n, now);
-    for (uint32_t i = 0; i < n; i++) {
-        struct gm_check_app *a = &check->apps[parts[i].app];
-        if (parts[i].finding != GM_CHECK_QUIET)
-            continue;
-        const struct pick suspects = {.table = table, .app = parts[i].app, .is_one = is_suspect};
-        if (count_all(&suspects) > 0 && a->searched == 0)
-            a->failed = 0; /* a try that went well */
-        convict(table, parts[i].app, a->is_cleared);
-        a->searched = 0;
-        a->is_trying = a->is_doubted = false;
-        set_proof(table, parts[i].app, is_wrongly_proved, false);
-        set_proof(table, parts[i].app, is_suspect, true);
+    for (uint32_t i = 0; i < n && step.kind == GM_CHECKED_NONE; i++) {
+        const struct gm_check_app *a = &check->apps[parts[i].app];
+        if (parts[i].finding == GM_CHECK_QUIET)
+            step = conclude(check, table, parts[i].app, now);
+        else if (a->trial != GM_TRIAL_NONE &&
+                 now > a->tried_at + 2 * whole_proof_of(a) + GM_CHECK_REST_MOST_NS)
+            step = put_off(check, table, parts[i].app, now);
     }
-    /* One at a time, so that what it brings about is known to be of it. Of who is cleared at first:
-     * that spares most. */
-    for (int pass = 0; pass < 2; pass++)
-        for (uint32_t i = 0; i < n && is_short && step.kind == GM_CHECKED_NONE; i++)
-            if (parts[i].finding == GM_CHECK_QUIET &&
-                check->apps[parts[i].app].is_cleared == (pass == 0))
-                step = try_more(check, table, parts[i].app, now);
+    if (step.kind == GM_CHECKED_NONE && is_short)
+        step = try_more(check, table, parts, n, now);
     return step;
 }

@@ -5,30 +5,24 @@
  * engine; changes the table through gm_table_trust and gm_table_prove only.
  *
  * Windows say which memory is cold: it lies on the host, and the GPU can still read it there. They
- * can be wrong: a kernel may follow a pointer that lies in memory, which no launch names. The link
- * tells, but not whose memory it was. So memory is searched as coins are for the false ones, in
- * groups:
+ * can be wrong. A kernel may follow a pointer that lies in memory, which no launch names. And they
+ * see too much: one address claims all that lies behind it, though the program may touch little of
+ * it. The link tells, but not whose memory it was. So memory is searched as coins are for the false
+ * ones, in groups:
  *
- *   traffic   What lies on the host and was not proved to be cold is suspect. Half of the suspects
- *             goes to the GPU, the coldest first: no window ever saw them, so nothing speaks for
- *             them. If that ends the traffic, the others are proved; if not, half of those goes,
- *             and so on. The last eighth goes at once: the program is slow until then. What was
- *             suspect alone is needed for as long as it lives.
- *   quiet     All that lay on the host is proved. Then half of what was brought back is tried
- * there, or all of an app whose memory had come back in vain: the traffic went on, and ended with
- * another app's.
+ *   search   There is traffic. What lies on the host and was not proved to be cold is suspect. Half
+ * of the suspects goes to the GPU, the coldest first. If that ends the traffic, the others are
+ *            proved; if not, half of those goes, and so on. The last eighth goes at once: the
+ * program is slow until then. trial    There is none, and others want room. What was brought back,
+ * or what is only claimed, is put on the host, the least likely first: a sample of it, then all. If
+ * it is used, that is seen in some 40 ms: it goes back at once, and the next trial is of half as
+ * much. If not, it is proved. What failed is tried again when all else has failed as often: so use
+ * that moves is followed. After the first few, trials that fail wait for so long that they cost
+ *            less than 3 % of the program's time.
  *
- * Windows can also see too much: one address reaches over all that lies behind it, though the
- * program touches little of it. That is not tried on the host: three programs that read all that
- * they have, through one address for each GiB, had 37 and 58 % of their rate while it was (H100).
- *
- * A try that fails is searched to the end. It finds a chunk that is guilty alone, or proves a part
- * of what was tried: so it ends, when all is the one or the other. Tries cost time, so the more of
- * them fail in a row, the longer the next one waits.
- *
- * If no memory is suspect any more, others use the link: what is proved is suspect then, and if
- * there is none either, nothing can be told for a while (GM_CHECKED_FOREIGN). Then all is as it was
- * before the search: who was accused is innocent.
+ * If there is traffic and no memory is suspect any more, others use the link: what is proved is
+ * suspect then, and if there is none either, nothing can be told for a while (GM_CHECKED_FOREIGN).
+ * Then all is as it was before the search: who was accused is innocent.
  *
  * What explains traffic. A program's own copies cross the link, and kernels may read host memory of
  * the program: those samples say nothing, or less. What the program has on the host that is hot
@@ -46,17 +40,25 @@ struct gm_check_app {
     uint64_t ns;              /* ... which are of so long, GM_CHECK_NS at most, */
     uint32_t n;               /* ... so many */
     uint64_t quiet_ns;        /* since its memory on the host changed, without traffic */
-    uint32_t wrong;           /* how often what was proved was touched after all, */
+    uint64_t seen_ns;         /* how long it took to see the last traffic */
+    uint64_t proved_at;       /* when something of it was proved */
+    uint32_t wrong;           /* how often what was proved was touched soon after, */
     bool is_doubted;          /* ... and once more, if what was searched since is guilty */
     uint64_t copied;          /* bytes that it copied over the link, as it last said; */
     uint64_t in_flight;       /* ... of which so many may still be on their way */
     uint64_t mapped;          /* launches that named host memory, likewise */
     uint64_t explained_until; /* those may be running until then */
     uint32_t searched;        /* suspects when its search began; 0: there is none */
-    bool is_trying;           /* what is suspect is tried on the host */
     bool is_cleared;          /* what came back of it did not end the traffic */
-    uint32_t failed;          /* tries that failed in a row */
-    uint64_t try_at;          /* no try before */
+    enum { GM_TRIAL_NONE, GM_TRIAL_SAMPLE, GM_TRIAL_WHOLE } trial;
+    uint8_t level;     /* of what is tried */
+    bool is_known;     /* ... and it is known how soon its traffic would be seen */
+    uint32_t rest;     /* chunks of it that are not in the sample */
+    uint64_t tried_at; /* since when it is */
+    uint32_t failed;   /* trials that failed in a row */
+    uint32_t starved;  /* turns in a row in which one could not begin, though it was to */
+    bool is_over;      /* nothing is left to try */
+    uint64_t try_at;   /* no trial before */
 };
 
 struct gm_check {
@@ -70,6 +72,7 @@ struct gm_check {
 struct gm_check_part {
     uint32_t app;
     bool is_explained; /* it has memory on the host that is used as everybody knows */
+    bool may_try;      /* it may be slowed down for a trial */
     uint64_t copied;   /* as it says: bytes, and launches, since its start */
     uint64_t mapped;
     enum { GM_CHECK_OPEN, GM_CHECK_QUIET, GM_CHECK_TRAFFIC } finding; /* the answer */
@@ -94,6 +97,12 @@ static inline bool gm_check_is_searching(const struct gm_check *check, uint32_t 
 {
     return check->apps[app].searched > 0;
 }
+
+/* A trial of its memory is on, or is to begin: for that the link must be free. Its turn is over,
+ * and it could not begin. Other memory of it may be tried than before. */
+bool gm_check_wants(const struct gm_check *check, uint32_t app, uint64_t now);
+void gm_check_starved(struct gm_check *check, uint32_t app, uint64_t now);
+void gm_check_wake(struct gm_check *check, uint32_t app);
 
 /* Judge a sample: fills in what is found of each app. */
 void gm_check_judge(struct gm_check *check, const struct gm_check_sample *sample,

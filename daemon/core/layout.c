@@ -434,7 +434,8 @@ bool gm_layout_make(const struct gm_table *table, const struct gm_layout_app *ap
 /* A rank is the first four bits below the highest one of the heat, and where that one is: chunks
  * of one rank differ by a sixteenth. Ranks of chunks below 32 MiB begin at SMALL. */
 #define SMALL 480u
-#define RANKS (2 * SMALL)
+#define COLD 3u /* ranks of what is cold, below those */
+#define RANKS (COLD + 2 * SMALL)
 
 enum where { ON_GPU, ON_HOST, ELSEWHERE };
 
@@ -465,8 +466,10 @@ static unsigned rank_of(const struct gm_chunk *chunk, uint32_t newest)
 {
     const bool is_small = chunk->class < GM_CHUNK_CLASSES - 1;
     uint64_t heat = chunk->heat;
+    if (chunk->trust == GM_TRUST_TRIED && !chunk->is_proved)
+        return 0; /* it goes first */
     if (chunk->is_cold) /* those that are there stay before others come */
-        return where_is(chunk) == ON_GPU;
+        return 1 + (where_is(chunk) == ON_GPU);
     if (chunk->trust != GM_TRUST_WINDOWS && heat < GM_PLACE_KNOWN) /* nobody saw how it is used */
         heat = GM_PLACE_KNOWN;
     if (is_small && heat == 0)
@@ -475,7 +478,7 @@ static unsigned rank_of(const struct gm_chunk *chunk, uint32_t newest)
         heat += 2 * GM_PLACE_FLOOR;
     if (where_is(chunk) == ON_GPU)
         heat += heat / 4 + GM_PLACE_FLOOR;
-    return rank_of_heat(heat) + (is_small ? SMALL : 0);
+    return COLD + rank_of_heat(heat) + (is_small ? SMALL : 0);
 }
 
 struct placing {

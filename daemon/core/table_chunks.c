@@ -374,6 +374,7 @@ uint32_t gm_table_add_chunk(struct gm_table *table, uint32_t allocation, uint64_
                                .host_frame = GM_NONE,
                                .to_page = GM_NONE,
                                .window = app->window,
+                               .named = app->window,
                                .sibling = GM_NONE,
                                .next_shadow = GM_NONE,
                                .prev_shadow = GM_NONE};
@@ -434,6 +435,24 @@ void gm_table_set_cold(struct gm_table *table, uint32_t index, bool is_cold)
     struct gm_chunk *chunk = gm_chunk_at(table, index);
     assert(!chunk->is_freed && !chunk->is_fixed);
     set_cold(table, chunk, is_cold);
+}
+
+void gm_table_name(struct gm_table *table, uint32_t index)
+{
+    struct gm_chunk *chunk = gm_chunk_at(table, index);
+    chunk->named = table->apps[chunk->app].window;
+    chunk->is_claimed = false;
+    gm_table_trust(table, index, GM_TRUST_WINDOWS);
+}
+
+void gm_table_claim(struct gm_table *table, uint32_t index, bool is_claimed)
+{
+    gm_chunk_at(table, index)->is_claimed = is_claimed;
+}
+
+void gm_table_set_level(struct gm_table *table, uint32_t index, uint8_t level)
+{
+    gm_chunk_at(table, index)->level = level;
 }
 
 void gm_table_trust(struct gm_table *table, uint32_t index, enum gm_trust trust)

@@ -11,6 +11,11 @@ void gm_table_put(struct gm_table *table, uint32_t chunk, bool is_on_host);
 void gm_table_note_use(struct gm_table *table, uint32_t chunk, uint32_t heat, bool has_place);
 /* It was touched in its app's window, after `order` other places. */
 void gm_table_touch(struct gm_table *table, uint32_t chunk, uint32_t order);
+/* A place in it was used in its app's window: that tells more than a trial. */
+void gm_table_name(struct gm_table *table, uint32_t chunk);
+/* Whether it was touched by addresses before it alone for long. */
+void gm_table_claim(struct gm_table *table, uint32_t chunk, bool is_claimed);
+void gm_table_set_level(struct gm_table *table, uint32_t chunk, uint8_t level);
 /* Whether it was not touched for long. It is not freed or fixed. */
 void gm_table_set_cold(struct gm_table *table, uint32_t chunk, bool is_cold);
 /* What the check says of it (check.h), which is not freed or fixed. */

@@ -22,9 +22,7 @@ enum gm_chunk_list {
 /* What the check says of a chunk (check.h). */
 enum gm_trust {
     GM_TRUST_WINDOWS, /* nothing: it is cold if windows say so */
-    GM_TRUST_NEEDED,  /* it is not cold, whatever they say: it may be guilty */
-    GM_TRUST_GUILTY,  /* ... it is, if the traffic ends with it */
-    GM_TRUST_KEPT,    /* ... and did: it stays needed for as long as it lives */
+    GM_TRUST_NEEDED,  /* it is not cold, whatever they say */
     GM_TRUST_TRIED,   /* it is cold, though an address that they saw reaches over it */
 };
 
@@ -41,12 +39,14 @@ struct gm_chunk {
     uint32_t next, prev; /* in its app's list for its place */
     uint32_t heat;       /* how much it is used: working.h */
     uint32_t window;     /* its app's window in which it was last touched, or came: working.h */
+    uint32_t named;      /* ... in which a place in it was used, or it came */
     uint32_t order;      /* ... and how many places had been touched in it before */
     uint32_t next_shadow, prev_shadow; /* in its app's list */
     uint32_t opens; /* gm_app.gate.opens at which it is still as its shadow; see engine/shadows.c */
     uint8_t shadow; /* enum gm_shadow */
     bool has_hash;
     uint8_t trust;  /* enum gm_trust */
+    uint8_t level;  /* how often what it was tried with was halved, as it was used: check.h */
     bool is_proved; /* it is mapped on the host, and nothing reads it */
     uint8_t class;
     uint8_t tier;  /* enum gm_tier: where the authoritative copy is */
@@ -61,6 +61,7 @@ struct gm_chunk {
     bool has_place;    /* a use began in it since it came: working.h */
     uint8_t gap;       /* windows between its last two touches, at most 255; 0: not known */
     bool is_cold;      /* not touched in the last windows: working.h */
+    bool is_claimed;   /* touched by addresses before it alone */
     bool is_given_up;  /* a copy or the app failed: it ends where it began */
     bool copy_pending; /* it waits for a copy, or for the fence before it */
     bool map_pending;  /* it waits for the app to map or unmap it */

@@ -101,8 +101,8 @@ static void warm_allocation(struct gm_table *table, const struct gm_allocation *
         is_touched = is_touched || (reach != NO_REACH && end > from);
         gm_table_note_use(table, c, add_heat(chunk->heat, heat * GM_PLACE_USE >> chunk->class),
                           chunk->has_place || is_place);
-        if (is_place && chunk->trust == GM_TRUST_TRIED) /* it is more than reached */
-            gm_table_trust(table, c, GM_TRUST_WINDOWS);
+        if (is_place && !chunk->is_freed && !chunk->is_fixed) /* it is more than reached */
+            gm_table_name(table, c);
         if (is_touched && !chunk->is_freed && !chunk->is_fixed)
             touch(table, c, order, warmed);
         add_known(known, chunk);
@@ -178,8 +178,10 @@ static void touch_any(struct gm_table *table, uint32_t chunk, void *arg)
 static void judge(struct gm_table *table, uint32_t chunk, void *memory)
 {
     const uint32_t now = table->apps[table->chunks[chunk].app].window;
-    const uint32_t age = now - table->chunks[chunk].window;
-    gm_table_set_cold(table, chunk, age >= *(const uint32_t *)memory);
+    const uint32_t least = *(const uint32_t *)memory;
+    const bool is_cold = now - table->chunks[chunk].window >= least;
+    gm_table_set_cold(table, chunk, is_cold);
+    gm_table_claim(table, chunk, !is_cold && now - table->chunks[chunk].named >= least);
 }
 
 /* It came back to memory that was cold: to so much that it would do better with a longer memory. */

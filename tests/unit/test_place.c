@@ -185,8 +185,10 @@ static uint64_t worth(uint32_t chunk, const struct gm_place_input *input)
 {
     const bool is_small = at(chunk)->class < GM_CHUNK_CLASSES - 1;
     uint64_t heat = at(chunk)->heat, step = 1;
+    if (at(chunk)->trust == GM_TRUST_TRIED && !at(chunk)->is_proved)
+        return 0;
     if (at(chunk)->is_cold)
-        return where_is(chunk) == ON_GPU;
+        return 1 + (where_is(chunk) == ON_GPU);
     if (at(chunk)->trust != GM_TRUST_WINDOWS && heat < GM_PLACE_KNOWN)
         heat = GM_PLACE_KNOWN;
     if (is_small && heat == 0)
@@ -197,7 +199,7 @@ static uint64_t worth(uint32_t chunk, const struct gm_place_input *input)
         heat += heat / 4 + GM_PLACE_FLOOR;
     while (heat / step >= 32)
         step *= 2;
-    return heat / step * step + (is_small ? 1ull << 40 : 0);
+    return 3 + heat / step * step + (is_small ? 1ull << 40 : 0);
 }
 
 static struct whole {

@@ -496,10 +496,13 @@ struct gm_engine {
     struct gm_check_app *check_apps;   /* ... its memory */
     struct gm_check_part *check_parts; /* filled for each sample */
     struct {
-        uint64_t since;   /* samples that began before do not count */
-        bool was_copying; /* at the last look */
-        bool is_told;     /* the log has that there is no meter */
-        pid_t stranger;   /* a process of others that uses the GPU; 0: none was seen */
+        uint64_t since;     /* samples that began before do not count */
+        uint64_t heard_at;  /* the last sample came */
+        uint64_t kept_from; /* since when the same programs run, with what they have on the host */
+        bool is_kept;       /* free for a trial: nothing comes ahead of its turn */
+        bool was_copying;   /* at the last look */
+        bool is_told;       /* the log has that there is no meter */
+        pid_t stranger;     /* a process of others that uses the GPU; 0: none was seen */
     } link;
     uint64_t shadows_told; /* gm_engine_wanted_shadows when memory.c last asked */
     struct gm_alarm alarm;

@@ -135,13 +135,9 @@ static bool has_turn(const struct gm_engine *engine, uint32_t id)
     return engine->apps[id].state != GM_APP_PAUSED || engine->apps[id].places.is_held;
 }
 
-/* Not in its turn: it would be held for that, once a window if it grows. If others wait for room,
- * the turn ends soon; if nobody does, nobody wants the room. */
-static void lay_aside(struct gm_engine *engine, uint32_t id)
+void gm_engine_lay_aside(struct gm_engine *engine, uint32_t id)
 {
     const struct gm_table_app *entry = &engine->table->apps[id];
-    if (has_turn(engine, id))
-        return;
     const struct gm_room_input input = gm_engine_room_input(engine, id);
     uint64_t more = gm_room_to_lay_aside(&input, cold_of(engine, id), entry->beyond);
     if (more > 0) { /* what is on the host keeps its files, and others need theirs to run */
@@ -205,8 +201,10 @@ void gm_engine_fit(struct gm_engine *engine, uint32_t id)
     } else if (more > 0) {
         take_up(engine, id, more);
     }
-    if (cold_of(engine, id) > entry->beyond)
-        lay_aside(engine, id);
+    /* Not in its turn: it would be held for that, once a window if it grows. If others wait for
+     * room, the turn ends soon; if nobody does, nobody wants the room. */
+    if (cold_of(engine, id) > entry->beyond && !has_turn(engine, id))
+        gm_engine_lay_aside(engine, id);
 }
 
 /* ---- programs of the daemon before ---- */

@@ -256,7 +256,7 @@ void gm_engine_plan(struct gm_engine *engine)
 {
     struct gm_layout *layout = &engine->layout;
     const uint32_t n = list_apps(engine, false);
-    const bool is_busy = is_loading(engine);
+    const bool is_busy = is_loading(engine) || engine->link.is_kept;
 
     gm_engine_planned(engine);
     gm_table_note_plan(engine->table);

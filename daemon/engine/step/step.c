@@ -320,6 +320,7 @@ static void set_alarm(struct gm_engine *engine)
     at = earlier(at, gm_engine_refusals_due(engine));
     at = earlier(at, gm_engine_stops_due(engine));
     at = earlier(at, gm_engine_hints_due(engine));
+    at = earlier(at, gm_engine_link_due(engine));
     at = earlier(at, gm_engine_turn_due(engine));
     if (engine->waiting)
         at = earlier(at, engine->waiting_wake_at);
@@ -485,9 +486,9 @@ static void finish(struct gm_engine *engine)
     gm_engine_note_features(engine);
     gm_engine_give_back(engine);
     gm_engine_flush(engine);
-    set_alarm(engine);
     gm_engine_look_under_way(engine);
     gm_engine_follow_check(engine);
+    set_alarm(engine);
 }
 
 /* What came of the actions that were carried out. */

@@ -34,9 +34,13 @@
 
 #include "common/sums.h"
 #include "common/windows.h"
+#include "daemon/core/timeslice.h"
 #include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/events.h"
+#include "daemon/engine/state/round.h"
+#include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/copies.h"
+#include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/places.h"
 
 /* Whether the program is asked to mark, and does. */
@@ -107,6 +111,7 @@ void gm_engine_take_window(struct gm_engine *engine, uint32_t id, uint32_t befor
     app->windows.is_whole = is_whole && n >= 0;
     if (app->session)
         gm_engine_uses(engine, id, uses, n >= 0 ? (uint32_t)n : 0, app->windows.is_whole);
+    gm_check_wake(&engine->check, id);
     free(uses);
 }
 
@@ -198,6 +203,11 @@ static bool is_copying(const struct gm_engine *engine)
     return gm_engine_is_copying(engine, GM_WAY_IN) || gm_engine_is_copying(engine, GM_WAY_OUT);
 }
 
+/* A trial waits for the link for so long, from when it is to begin, or was told; and samples come
+ * as often as that. */
+#define GM_LINK_KEPT_NS (2 * GM_S)
+#define GM_LINK_HEARD_NS (250 * GM_MS)
+
 /* What the apps need does not fit the GPU: less of it would serve them all. */
 static bool is_short_of_room(const struct gm_engine *engine)
 {
@@ -223,7 +233,8 @@ static bool follow_app(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
     const bool is_running = app->state == GM_APP_RUNNING;
-    const uint64_t on_host = engine->table->apps[id].on_host;
+    /* Of one that is paused it may have left the host meanwhile, and comes back there. */
+    const uint64_t on_host = is_running ? engine->table->apps[id].on_host : app->check.on_host;
     const bool is_other = app->check.was_running != is_running || app->check.on_host != on_host;
     if (!app->check.is_known && app->stat)
         gm_check_begin(&engine->check, id, atomic_load(&app->stat->link_bytes),
@@ -231,6 +242,9 @@ static bool follow_app(struct gm_engine *engine, uint32_t id)
     app->check.is_known = app->stat != NULL;
     if (app->check.on_host != on_host)
         gm_check_change(&engine->check, id);
+    if (app->check.was_running && !is_running && engine->link.is_kept &&
+        gm_check_wants(&engine->check, id, engine->now))
+        gm_check_starved(&engine->check, id, engine->now);
     app->check.was_running = is_running;
     app->check.on_host = on_host;
     return is_other;
@@ -245,6 +259,46 @@ static void measure(struct gm_engine *engine, bool is_on)
     gm_engine_post_surely(engine, GM_ACTION_METER)->is_metering = is_on;
 }
 
+/* No program that runs may be slowed down for a trial. */
+static bool is_critical(const struct gm_engine *engine)
+{
+    bool is_critical = false;
+    for (uint32_t id = 0; id < engine->config.max_apps && !is_critical; id++)
+        is_critical = engine->apps[id].state == GM_APP_RUNNING &&
+                      gm_timeslice_is_critical(gm_engine_class(engine, id));
+    return is_critical;
+}
+
+/* Nothing is to come ahead, as who runs is to be tried, or is. */
+static bool is_link_wanted(const struct gm_engine *engine)
+{
+    if (!engine->is_metering || engine->now >= engine->link.kept_from + GM_LINK_KEPT_NS ||
+        engine->now >= engine->link.heard_at + GM_LINK_HEARD_NS || is_critical(engine))
+        return false;
+    bool is_wanted = false;
+    for (uint32_t id = 0; id < engine->config.max_apps && !is_wanted; id++)
+        is_wanted = engine->apps[id].state == GM_APP_RUNNING &&
+                    gm_check_wants(&engine->check, id, engine->now);
+    return is_wanted;
+}
+
+static void keep_link(struct gm_engine *engine, bool is_short)
+{
+    const bool was_kept = engine->link.is_kept;
+    engine->link.is_kept = is_short && is_link_wanted(engine);
+    if (!was_kept || engine->link.is_kept)
+        return;
+    gm_engine_replan(engine);
+    gm_engine_again(engine);
+}
+
+uint64_t gm_engine_link_due(const struct gm_engine *engine)
+{
+    const uint64_t heard = engine->link.heard_at + GM_LINK_HEARD_NS;
+    const uint64_t kept = engine->link.kept_from + GM_LINK_KEPT_NS;
+    return engine->link.is_kept ? gm_least(heard, kept) : GM_TIME_NEVER;
+}
+
 void gm_engine_follow_check(struct gm_engine *engine)
 {
     const bool is_copying_now = is_copying(engine), is_short = is_short_of_room(engine);
@@ -256,10 +310,11 @@ void gm_engine_follow_check(struct gm_engine *engine)
         if (engine->apps[id].state == GM_APP_UNUSED)
             continue;
         if (follow_app(engine, id))
-            engine->link.since = engine->now;
+            engine->link.since = engine->link.kept_from = engine->now;
         is_on = is_on || is_to_check(engine, id, is_short);
     }
     measure(engine, is_on && !engine->stopping.is_on && engine->now >= engine->check.off_until);
+    keep_link(engine, is_short);
 }
 
 /* ---- samples ---- */
@@ -268,6 +323,7 @@ void gm_engine_follow_check(struct gm_engine *engine)
 static uint32_t gather(struct gm_engine *engine)
 {
     struct gm_check_part *parts = engine->check_parts;
+    const bool may_try = !is_critical(engine);
     uint32_t n = 0;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
@@ -276,6 +332,7 @@ static uint32_t gather(struct gm_engine *engine)
         parts[n++] = (struct gm_check_part){
             .app = id,
             .is_explained = !gm_check_is_all_cold(engine->table, id),
+            .may_try = may_try,
             .copied = app->stat ? atomic_load(&app->stat->link_bytes) : 0,
             .mapped = app->stat ? atomic_load(&app->stat->link_launches) : 0};
     }
@@ -296,8 +353,9 @@ static void do_step(struct gm_engine *engine, const struct gm_check_step *step)
         engine->link.stranger = 0;
         return;
     }
+    engine->link.kept_from = engine->now;
     if (step->kind == GM_CHECKED_TRY)
-        return; /* it goes when its turn is over */
+        gm_engine_lay_aside(engine, step->app);
     gm_engine_hold_at_once(engine, step->app);
     gm_engine_want_places(engine, step->app);
 }
@@ -353,6 +411,7 @@ static void take_sample(struct gm_engine *engine, const struct gm_meter_sample *
         .cover = sample->cover,
         .ns = sample->ns};
     const pid_t stranger = stranger_in(engine, sample);
+    engine->link.heard_at = engine->now;
     if (stranger != 0) {
         rest(engine, stranger);
         return;
