@@ -30,9 +30,13 @@
 /* A proof that held for so many times as long as it took was right: the program does something else
  * now. */
 #define GM_CHECK_HELD 16
+/* What others were seen to move is forgotten so slowly, while nobody can see it. */
+#define GM_CHECK_BASE_NS (60 * GM_S)
+/* Where they move more, bytes a second, trials tell too little. */
+#define GM_CHECK_BASE_MOST (8 * GM_CHECK_RATE)
 /* When others use the link, nothing is judged for so long; twice as long each time that it is
  * soon found again, */
-#define GM_CHECK_OFF_NS (60 * GM_S)
+#define GM_CHECK_OFF_NS (2 * GM_S)
 /* ... up to this. */
 #define GM_CHECK_OFF_MOST_NS (3600 * GM_S)
 
@@ -150,6 +154,21 @@ static void find(struct gm_check_app *a, struct gm_check_part *part, uint64_t ra
     }
 }
 
+/* What others move is known from when nothing of the apps is on the host; it is forgotten as it is
+ * not seen any more. Returns what of `rate` it does not explain. */
+static uint64_t follow_base(struct gm_check *check, const struct gm_check_part *parts, uint32_t n,
+                            uint64_t rate, uint64_t ns)
+{
+    bool is_bare = true;
+    for (uint32_t i = 0; i < n; i++)
+        is_bare = is_bare && !parts[i].has_host && check->apps[parts[i].app].searched == 0;
+    const uint64_t over = is_bare ? GM_S : GM_CHECK_BASE_NS;
+    const uint64_t less = check->base / GM_MS * gm_least(ns, over) / (over / GM_MS);
+    check->rate = rate;
+    check->base = gm_most(check->base - less, is_bare ? rate : gm_least(check->base, rate));
+    return gm_less(rate, check->base);
+}
+
 void gm_check_judge(struct gm_check *check, const struct gm_check_sample *sample,
                     struct gm_check_part *parts, uint32_t n)
 {
@@ -164,13 +183,14 @@ void gm_check_judge(struct gm_check *check, const struct gm_check_sample *sample
         let_pass(a, sample->rate, sample->ns);
     }
     for (uint32_t i = 0; i < n; i++)
-        parts[i].may_try = parts[i].may_try && !is_void;
+        parts[i].may_try = parts[i].may_try && !is_void && check->base < GM_CHECK_BASE_MOST;
     if (is_void)
         return;
     const uint64_t most = sample->rate < GM_CHECK_RATE_MOST ? sample->rate : GM_CHECK_RATE_MOST;
     const uint64_t crossed = bytes_in(most, sample->cover);
     const uint64_t left = crossed > explained ? crossed - explained : 0;
-    const uint64_t rate = left * 1000 / (sample->cover / GM_US + 1) * 1000;
+    const uint64_t all = left * 1000 / (sample->cover / GM_US + 1) * 1000;
+    const uint64_t rate = follow_base(check, parts, n, all, sample->ns);
     for (uint32_t i = 0; i < n; i++)
         find(&check->apps[parts[i].app], &parts[i], rate, sample->ns);
 }
@@ -415,11 +435,12 @@ static struct gm_check_step give_up(struct gm_check *check, struct gm_table *tab
         if (table->apps[app].is_used &&
             (check->apps[app].searched > 0 || check->apps[app].is_doubted))
             acquit(check, table, app, &step);
-    const bool was_just_now = now < check->off_until + 4 * check->off_ns;
+    const bool was_just_now = now < check->off_until + GM_CHECK_BASE_NS + 4 * check->off_ns;
     check->off_ns = was_just_now ? 2 * check->off_ns : GM_CHECK_OFF_NS;
     if (check->off_ns > GM_CHECK_OFF_MOST_NS)
         check->off_ns = GM_CHECK_OFF_MOST_NS;
     check->off_until = now + check->off_ns;
+    check->base = gm_most(check->base, check->rate + check->rate / 8);
     return step;
 }
 

@@ -64,6 +64,8 @@ struct gm_check_app {
 struct gm_check {
     struct gm_check_app *apps; /* by id */
     uint32_t max_apps;
+    uint64_t base;      /* bytes a second that others were seen to move, */
+    uint64_t rate;      /* ... and that now cross and nobody explains */
     uint64_t off_until; /* others use the link: nothing is judged before */
     uint64_t off_ns;    /* ... which was so long; longer each time that it happens again soon */
 };
@@ -72,6 +74,7 @@ struct gm_check {
 struct gm_check_part {
     uint32_t app;
     bool is_explained; /* it has memory on the host that is used as everybody knows */
+    bool has_host;     /* it has memory there */
     bool may_try;      /* it may be slowed down for a trial */
     uint64_t copied;   /* as it says: bytes, and launches, since its start */
     uint64_t mapped;

@@ -362,10 +362,9 @@ static void take_gpu(const struct gm_engine *engine, struct gm_snapshot_gpu *to)
         .hashed = engine->hasher ? gm_hasher_bytes(engine->hasher) : 0,
         .hash_ns = engine->hasher ? gm_hasher_ns(engine->hasher) : 0,
     };
-    char unchecked_text[96];
     const char *unchecked = gm_engine_why_no_meter(engine);
     if (!unchecked)
-        unchecked = gm_engine_why_unjudged(engine, unchecked_text, sizeof unchecked_text);
+        unchecked = gm_engine_why_unjudged(engine);
     snprintf(to->unchecked, sizeof to->unchecked, "%s", unchecked ? unchecked : "");
     snprintf(to->name, sizeof to->name, "%s", engine->gpu_name);
     memcpy(to->uuid, engine->uuid.bytes, sizeof to->uuid);

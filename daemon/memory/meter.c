@@ -3,8 +3,6 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/locks.h"
@@ -30,11 +28,6 @@ struct nvml_field {
     } value;
 };
 typedef struct nvml_device *nvml_device;
-struct nvml_process {
-    unsigned int pid;
-    unsigned long long used;
-    unsigned int gpu_instance, compute_instance;
-};
 
 #define SAMPLES 16u
 /* Between two looks at counters of bytes. With the look itself a thirtieth of a processor. */
@@ -44,7 +37,6 @@ struct nvml_process {
 #define LOOK_MOST_NS (60 * GM_MS)
 /* What a counter of rates covers (NVML's manual). */
 #define RATE_COVER_NS (20 * GM_MS)
-#define PROCESSES_AGAIN_NS GM_S
 
 struct nvml {
     void *library;
@@ -54,7 +46,6 @@ struct nvml {
     int (*by_uuid)(const char *uuid, nvml_device *device);
     int (*throughput)(nvml_device device, int counter, unsigned int *kb_a_second);
     int (*fields)(nvml_device device, int n, struct nvml_field *fields);
-    int (*processes)(nvml_device device, unsigned int *n, struct nvml_process *processes);
 };
 
 struct gm_meter {
@@ -69,9 +60,6 @@ struct gm_meter {
     bool has_bytes;     /* counters of bytes: */
     uint64_t looked_at; /* ... when the last look began; 0: not in this run */
     uint64_t counted[GM_WAYS];
-    uint64_t asked_at; /* for the processes; 0: never */
-    uint32_t n_processes;
-    pid_t processes[GM_METER_PROCESSES];
 
     struct gm_lock lock; /* of what follows */
     pthread_cond_t more;
@@ -112,8 +100,6 @@ static bool load(struct gm_meter *meter)
         }
     }
     *(void **)&nvml->fields = dlsym(nvml->library, "nvmlDeviceGetFieldValues"); /* or not */
-    *(void **)&nvml->processes =
-        dlsym(nvml->library, "nvmlDeviceGetComputeRunningProcesses_v3"); /* or not */
     return true;
 }
 
@@ -155,24 +141,6 @@ static int look(struct gm_meter *meter, uint64_t bytes[GM_WAYS])
         result = fields[way].result;
     }
     return result;
-}
-
-static void read_processes(struct gm_meter *meter)
-{
-    static const uint32_t most = GM_METER_PROCESSES;
-    struct nvml_process *list = calloc(most, sizeof *list);
-    unsigned int n = most;
-    bool is_found = false;
-    meter->n_processes = 0;
-    if (list && meter->nvml.processes &&
-        meter->nvml.processes(meter->device, &n, list) == NVML_SUCCESS && n <= most) {
-        for (uint32_t i = 0; i < n; i++) {
-            meter->processes[i] = (pid_t)list[i].pid;
-            is_found = is_found || meter->processes[i] == getpid();
-        }
-        meter->n_processes = is_found ? n : 0;
-    }
-    free(list);
 }
 
 static bool begin(struct gm_meter *meter)
@@ -222,15 +190,7 @@ static bool sample_rates(struct gm_meter *meter, struct gm_meter_sample *sample)
 
 static bool sample_once(struct gm_meter *meter, struct gm_meter_sample *sample)
 {
-    const bool is_good =
-        meter->has_bytes ? sample_bytes(meter, sample) : sample_rates(meter, sample);
-    if (is_good && (meter->asked_at == 0 || sample->end >= meter->asked_at + PROCESSES_AGAIN_NS)) {
-        read_processes(meter);
-        meter->asked_at = sample->end;
-    }
-    sample->n_processes = meter->n_processes;
-    memcpy(sample->processes, meter->processes, sizeof sample->processes);
-    return is_good;
+    return meter->has_bytes ? sample_bytes(meter, sample) : sample_rates(meter, sample);
 }
 
 static void turn(struct gm_meter *meter, enum gm_meter_state state)

@@ -1,6 +1,6 @@
 /*
  * The meter: what crosses the link between a GPU and the host, whoever reads or writes (NVML's PCIe
- * counters), and which processes use the GPU. Owns libnvidia-ml, and the thread that asks it.
+ * counters). Owns libnvidia-ml, and the thread that asks it.
  *
  * Where the driver has counters of all bytes since its start, a sample is the difference of two
  * looks 10 ms apart, and nothing is missed (H200, driver 580: a look takes 0.3 ms, and up to 20
@@ -18,13 +18,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 #include <uv.h>
 
 #include "common/chunk.h"
-
-/* Processes on one GPU that are told apart; where there are more, nobody is known. */
-#define GM_METER_PROCESSES 256u
 
 struct gm_meter;
 
@@ -33,10 +29,6 @@ struct gm_meter_sample {
     uint64_t ns;            /* the time that it stands for, */
     uint64_t cover;         /* ... and what of that the rates are of */
     uint64_t rate[GM_WAYS]; /* bytes a second, from the GPU and to it */
-    /* Who has a context on the GPU, at most a second ago. 0: NVML does not say, or not as this
-     * process knows them: it does not find itself (in a container, say). */
-    uint32_t n_processes;
-    pid_t processes[GM_METER_PROCESSES];
 };
 
 enum gm_meter_state {

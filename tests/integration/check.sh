@@ -109,24 +109,21 @@ for other in one two; do
 done
 rm -f "$dir/sim/link0"
 
-# Another process uses the GPU.
-native stranger linked --bytes 8M --until "$dir/enough"
-within "$patience" is_unchecked "process $(pid_of stranger), which" || fail "status does not say so: $(grep unchecked "$dir/status.json")"
-touch "$dir/enough"
-expect_pass stranger
-
-# Both are over: at least 8 of the 64 MiB that are read now lie on the host. They are found.
+# That is over, and another process has the GPU open, as a desktop always has. At least 8 of the 64 MiB that are read now lie on the host. They are found.
 within "$patience" is_checked || fail "status still says that nothing is checked: $(grep unchecked "$dir/status.json")"
 for other in one two; do
     within "$patience" has_on_host $other 16 || fail "what $other does not touch is not on the host any more"
 done
 within "$patience" is_still || fail "programs read memory on the host that they do not touch"
+native stranger linked --bytes 8M --until "$dir/enough"
 before=$(came_back)
 from=$(date +%s%N)
 ask one 'follow 64M' followed=
 within "$patience" is_still || fail "what is read on the host is not found"
 say "found after $((($(date +%s%N) - from) / 1000000)) ms, in $(($(came_back) - before)) steps"
 [ "$(came_back)" -gt "$before" ] || fail "nothing came back, and yet nothing is read"
+touch "$dir/enough"
+expect_pass stranger
 finish one two
 stop_daemon
 

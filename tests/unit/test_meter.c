@@ -109,7 +109,6 @@ static void test_counts(void **state)
         assert_int_equal(sample.ns, sample.end - sample.begin);
         assert_int_equal(sample.rate[GM_WAY_IN], 3000000000);
         assert_int_equal(sample.rate[GM_WAY_OUT], 70000);
-        assert_int_equal(sample.n_processes, 0);
         last = sample.end;
     }
     plant("0 9");
@@ -237,36 +236,6 @@ static void test_off(void **state)
     assert_int_equal(gm_meter_state(NULL, &why), GM_METER_OFF);
 }
 
-/* Other processes are known only where this one is found. */
-static void test_processes(void **state)
-{
-    static struct sim_state_head head = {.magic = SIM_STATE_MAGIC};
-    struct gm_meter_sample sample;
-    char path[96];
-    const char *why;
-    (void)state;
-    head.slot[1] = (struct sim_state_slot){.is_used = 1, .pid = 1};
-    write_file("device0", &head, sizeof head);
-    open_meter(uuid);
-    await_state(&why);
-    gm_meter_run(meter, true);
-    await_sample(&sample);
-    assert_int_equal(sample.n_processes, 0);
-    head.slot[7] = (struct sim_state_slot){.is_used = 1, .pid = (uint32_t)getpid()};
-    snprintf(path, sizeof path, "%s/device0", dir);
-    FILE *file = fopen(path, "r+"); /* in place: NVML keeps it open */
-    assert_non_null(file);
-    assert_int_equal(fwrite(&head, 1, sizeof head, file), sizeof head);
-    fclose(file);
-    const uint64_t changed = gm_now();
-    do
-        await_sample(&sample);
-    while (sample.begin < changed + GM_S); /* it asks each second */
-    assert_int_equal(sample.n_processes, 2);
-    assert_int_equal(sample.processes[0], 1);
-    assert_int_equal(sample.processes[1], getpid());
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,7 +244,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_rests, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_late, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_off, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_processes, set_up, tear_down),
     };
     snprintf(dir, sizeof dir, "/tmp/gm-meter.XXXXXX");
     if (!mkdtemp(dir) || setenv("SIMCUDA_DIR", dir, 1) != 0)

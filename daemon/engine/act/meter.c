@@ -4,8 +4,6 @@
  */
 #include "daemon/engine/act/meter.h"
 
-#include <unistd.h>
-
 void gm_engine_open_meter(struct gm_engine *engine, void (*on_news)(void *engine))
 {
     engine->meter =
@@ -20,12 +18,5 @@ const char *gm_engine_why_no_meter(const struct gm_engine *engine)
 
 bool gm_engine_take_sample(struct gm_engine *engine, struct gm_meter_sample *sample)
 {
-    uint32_t n = 0;
-    if (!engine->meter || !gm_meter_take(engine->meter, sample))
-        return false;
-    for (uint32_t i = 0; i < sample->n_processes; i++)
-        if (sample->processes[i] != getpid())
-            sample->processes[n++] = sample->processes[i];
-    sample->n_processes = n;
-    return true;
+    return engine->meter && gm_meter_take(engine->meter, sample);
 }

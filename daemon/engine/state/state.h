@@ -502,7 +502,6 @@ struct gm_engine {
         bool is_kept;       /* free for a trial: nothing comes ahead of its turn */
         bool was_copying;   /* at the last look */
         bool is_told;       /* the log has that there is no meter */
-        pid_t stranger;     /* a process of others that uses the GPU; 0: none was seen */
     } link;
     uint64_t shadows_told; /* gm_engine_wanted_shadows when memory.c last asked */
     struct gm_alarm alarm;

@@ -177,13 +177,8 @@ uint64_t gm_engine_window_due(const struct gm_engine *engine, uint32_t id)
  * on host memory of theirs (gm_stat): hostile numbers, which at most hide what they do themselves,
  * or others that run beside them.
  *
- * If another process has a context on the GPU, its traffic cannot be told apart. Then nothing is
- * judged. Where NVML does not say who is there, core/check finds it out by itself.
+ * What other processes move over the link core/check tells apart by itself.
  */
-
-/* While another process has a context on the GPU, it is asked this often whether it still has.
- * A look takes some 50 ms of a thread of its own. */
-#define GM_CHECK_STRANGER_NS (5 * GM_S)
 
 /* Once: there is no counter. */
 static void tell_meter(struct gm_engine *engine, const char *why)
@@ -332,6 +327,7 @@ static uint32_t gather(struct gm_engine *engine)
         parts[n++] = (struct gm_check_part){
             .app = id,
             .is_explained = !gm_check_is_all_cold(engine->table, id),
+            .has_host = engine->table->apps[id].on_host > 0,
             .may_try = may_try,
             .copied = app->stat ? atomic_load(&app->stat->link_bytes) : 0,
             .mapped = app->stat ? atomic_load(&app->stat->link_launches) : 0};
@@ -349,10 +345,8 @@ static void do_step(struct gm_engine *engine, const struct gm_check_step *step)
                                       .checked = {.step = (uint8_t)step->kind,
                                                   .bytes = step->bytes,
                                                   .for_ns = engine->check.off_ns}});
-    if (step->kind == GM_CHECKED_FOREIGN) {
-        engine->link.stranger = 0;
+    if (step->kind == GM_CHECKED_FOREIGN)
         return;
-    }
     engine->link.kept_from = engine->now;
     if (step->kind == GM_CHECKED_TRY)
         gm_engine_lay_aside(engine, step->app);
@@ -360,46 +354,9 @@ static void do_step(struct gm_engine *engine, const struct gm_check_step *step)
     gm_engine_want_places(engine, step->app);
 }
 
-const char *gm_engine_why_unjudged(const struct gm_engine *engine, char *text, size_t size)
+const char *gm_engine_why_unjudged(const struct gm_engine *engine)
 {
-    if (engine->now >= engine->check.off_until)
-        return NULL;
-    if (engine->link.stranger == 0)
-        return "others use the link";
-    snprintf(text, size, "process %d, which is not gpumux's, uses the GPU",
-             (int)engine->link.stranger);
-    return text;
-}
-
-static bool is_known(const struct gm_engine *engine, pid_t pid)
-{
-    bool is_app = false;
-    for (uint32_t id = 0; id < engine->config.max_apps && !is_app; id++)
-        is_app = engine->apps[id].state != GM_APP_UNUSED && engine->apps[id].pid == pid;
-    return is_app;
-}
-
-static pid_t stranger_in(const struct gm_engine *engine, const struct gm_meter_sample *sample)
-{
-    for (uint32_t i = 0; i < sample->n_processes; i++)
-        if (!is_known(engine, sample->processes[i]))
-            return sample->processes[i];
-    return 0;
-}
-
-/* Another process is there: nothing is judged for a while. */
-static void rest(struct gm_engine *engine, pid_t stranger)
-{
-    char why[64];
-    engine->check.off_until = engine->now + GM_CHECK_STRANGER_NS;
-    if (engine->link.stranger == stranger)
-        return;
-    engine->link.stranger = stranger;
-    gm_engine_emit(
-        engine,
-        &(struct gm_event){.kind = GM_EVENT_UNCHECKED,
-                           .app = GM_NONE,
-                           .unchecked = {.why = gm_engine_why_unjudged(engine, why, sizeof why)}});
+    return engine->now < engine->check.off_until ? "others use the link" : NULL;
 }
 
 static void take_sample(struct gm_engine *engine, const struct gm_meter_sample *sample)
@@ -410,12 +367,7 @@ static void take_sample(struct gm_engine *engine, const struct gm_meter_sample *
         .rate = gm_more(sample->rate[GM_WAY_IN], sample->rate[GM_WAY_OUT]),
         .cover = sample->cover,
         .ns = sample->ns};
-    const pid_t stranger = stranger_in(engine, sample);
     engine->link.heard_at = engine->now;
-    if (stranger != 0) {
-        rest(engine, stranger);
-        return;
-    }
     if (sample->begin < engine->link.since || is_copying(engine))
         return;
     const uint32_t n = gather(engine);

@@ -20,9 +20,8 @@ void gm_engine_take_window(struct gm_engine *engine, uint32_t app, uint32_t befo
  */
 void gm_engine_take_sample_in(struct gm_engine *engine, const struct gm_meter_sample *sample,
                               const char *why_none);
-/* Why nothing is judged now though there is a meter, as a text for a person; NULL: there is no
- * reason. */
-const char *gm_engine_why_unjudged(const struct gm_engine *engine, char *text, size_t size);
+/* Why nothing is judged now though there is a meter; NULL: there is no reason. */
+const char *gm_engine_why_unjudged(const struct gm_engine *engine);
 /* When what may come ahead is decided anew, as the link was kept free for a trial. */
 uint64_t gm_engine_link_due(const struct gm_engine *engine);
 /* At the end of each run: who runs, with what on the host, and whether anything is copied. */

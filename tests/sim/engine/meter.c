@@ -47,11 +47,6 @@ static void put(struct gm_meter *meter)
     }
     if (machine.now < meter->busy_until && !machine.has_quiet_link)
         sample->rate[draw(&meter->chance, GM_WAYS)] = draw(&meter->chance, 50) << 30;
-    if (draw(&meter->chance, 2000) == 0 &&
-        !machine.has_quiet_link) { /* a process that is not the daemon's */
-        sample->processes[0] = 1;
-        sample->n_processes = 1;
-    }
 }
 
 static void on_sample(void *arg, uint64_t a, uint64_t b)
