@@ -276,16 +276,10 @@ static void check_deadlines(struct gm_engine *engine)
     }
 }
 
-static uint64_t later(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* One alarm for everything that time alone brings about. */
 static void set_alarm(struct gm_engine *engine)
 {
     uint64_t at = engine->decision.wake_at;
-    bool is_open = false;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
         if (app->session && app->client->stop == GM_WHY_NONE)
@@ -297,8 +291,8 @@ static void set_alarm(struct gm_engine *engine)
             at = lacks_disk(engine, id)
                      ? engine->now
                      : earlier(at, since(engine, app->progress_at) + GM_STALL_NS);
-        if (app->state == GM_APP_RUNNING)
-            is_open = true;
+        if (app->state == GM_APP_RUNNING || app->state == GM_APP_PAUSED)
+            at = earlier(at, engine->sample_at);
         at = earlier(at, gm_engine_placing_due(engine, id));
         at = earlier(at, gm_engine_window_due(engine, id));
         if (app->retry.at)
@@ -308,11 +302,7 @@ static void set_alarm(struct gm_engine *engine)
         if (app->state == GM_APP_PAUSED && app->idle.want_at > engine->now &&
             gm_group_is_several(engine, id))
             at = earlier(at, app->idle.want_at);
-        if (app->state == GM_APP_PAUSED && app->gate.is_parked && app->idle.want_at != 0)
-            at = earlier(at, later(app->idle.want_at, engine->sample_at));
     }
-    if (is_open)
-        at = earlier(at, engine->sample_at);
     if (engine->reap_more || engine->create_more)
         at = engine->now;
     if (engine->stopping.is_on)
