@@ -250,6 +250,14 @@ static void notice_sleep(struct gm_engine *engine)
     gm_engine_put_off_end(engine, ns);
 }
 
+/* When who cannot come back is left like any other: its process may run on as another program.
+ * GM_TIME_NEVER: it can. */
+static uint64_t cut_due(const struct gm_engine *engine, const struct gm_app *app)
+{
+    const bool is_cut = app->state == GM_APP_LOST && app->client->is_cut;
+    return is_cut ? since(engine, app->client->lost_at) + GM_EXIT_NS : GM_TIME_NEVER;
+}
+
 static void check_deadlines(struct gm_engine *engine)
 {
     notice_sleep(engine);
@@ -260,6 +268,8 @@ static void check_deadlines(struct gm_engine *engine)
             continue;
         if (awaits_exit(app) && engine->now >= since(engine, app->exit.left_at) + GM_EXIT_NS)
             gm_engine_exit_late(engine, id);
+        if (engine->now >= cut_due(engine, app))
+            gm_engine_give_up_app(engine, id, false);
         is_held_up = is_held_up || is_draining(app) || awaits_exit(app);
         check_silence(engine, id);
         check_lost(engine, id);
@@ -287,6 +297,7 @@ static void set_alarm(struct gm_engine *engine)
         if (awaits_exit(app))
             at = earlier(at, since(engine, app->exit.left_at) + GM_EXIT_NS);
         at = earlier(at, lost_due(engine, app));
+        at = earlier(at, cut_due(engine, app));
         if (app->state == GM_APP_LOADING)
             at = lacks_disk(engine, id)
                      ? engine->now
