@@ -353,12 +353,16 @@ static bool is_busy_guest(const struct gm_engine *engine, uint32_t id)
     return !engine->units[app->unit].is_open && app->client->state == GM_CLIENT_BUSY;
 }
 
-/* It has come back and runs, and the scheduler does not know that: it had no turn. */
+/* It has come back and runs with its group, and the scheduler does not know that: it had no turn.
+ */
 static bool is_turnless(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    return app->state == GM_APP_RUNNING && !engine->units[app->unit].is_open &&
-           !engine->stopping.is_on && gm_group_other_here(engine, id) == GM_NONE;
+    uint64_t bytes;
+    bool is_wanting, is_open = false, has_open;
+    if (app->state == GM_APP_RUNNING && !engine->units[app->unit].is_open)
+        gm_group_sum(engine, id, &bytes, &is_wanting, &is_open, &has_open);
+    return is_open && !engine->stopping.is_on;
 }
 
 /* Move every app towards the decision. */
