@@ -224,9 +224,12 @@ static void each_command(void)
     }
 }
 
-/* One line of the page's text, without its end. */
-static void put_text(const char *line)
+/* One line of the page's text, without its end. Returns how many backquotes are in it. */
+static unsigned put_text(const char *line)
 {
+    unsigned quotes = 0;
+    for (const char *c = line; *c; c++)
+        quotes += *c == '`';
     const char *text = strncmp(line, "| ", 2) == 0 ? strstr(line + 2, " | ") : NULL;
     if (text) {
         printf(".TP\n");
@@ -239,6 +242,7 @@ static void put_text(const char *line)
     }
     put_some(line, strlen(line), true);
     printf("\n");
+    return quotes;
 }
 
 /* One line of the page, with its words filled in. */
@@ -279,7 +283,10 @@ int main(int argc, char **argv)
             fill(line, argv[2]);
         else {
             line[strcspn(line, "\n")] = '\0';
-            put_text(line);
+            if (put_text(line) % 2 == 0)
+                continue;
+            fprintf(stderr, "%s: a backquote is not closed: %s\n", argv[1], line);
+            return 1;
         }
         if (strncmp(line, ".EX", 3) == 0 || strncmp(line, ".EE", 3) == 0)
             is_example = line[2] == 'X';
