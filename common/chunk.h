@@ -3,7 +3,7 @@
  *
  * One frame backs a chunk. A chunk is a power of two from 2 to 32 MiB, cut greedily from the start
  * of the allocation: VMM calls cost per handle, and 32 MiB is the largest size that costs kernels
- * nothing (daemon/README.md, "Memory"). Shim and daemon both cut with these functions, so messages
+ * nothing (gpumux(7), "Memory"). Shim and daemon both cut with these functions, so messages
  * need not carry the chunks.
  */
 #ifndef GM_COMMON_CHUNK_H

@@ -1,7 +1,7 @@
 /*
  * The status document as a table: what is said of each GPU, and what is said below the programs
- * (apps.c). Called by status.c; calls lines.c for refusals. Reads the schema of daemon/README.md,
- * "Status". Every member is optional: what a daemon of another version lacks shows as "-". Lines
+ * (apps.c). Called by status.c; calls lines.c for refusals. Reads the schema of mux-ctl(1), "JSON".
+ * Every member is optional: what a daemon of another version lacks shows as "-". Lines
  * are as wide as the terminal, and whole without one; numbers may need more.
  */
 #include "daemon/ctl/ctl.h"

@@ -297,6 +297,14 @@ static const char *adopt_shares(struct gm_old *old, struct gm_engine *engine)
     return error ? not_now(old, "there is no memory for what is shared") : NULL;
 }
 
+/* What is condemned waits for all that have it: they are asked as soon as they are back. */
+static void owe_drops(struct gm_table *table)
+{
+    for (uint32_t i = table->first_condemned; i != GM_NONE; i = table->frames[i].next)
+        for (uint32_t app = 0; app < table->max_apps; app++)
+            gm_table_drop(table, i, app);
+}
+
 /* ---- the whole ---- */
 
 /* False: a tier is smaller than it was. */
@@ -335,8 +343,10 @@ const char *gm_old_adopt(struct gm_old *old, struct gm_engine *engine, char *tex
         wrong = export_frames(old, engine, &at);
     if (!wrong)
         wrong = adopt_shares(old, engine);
-    if (!wrong)
+    if (!wrong) {
+        owe_drops(engine->table);
         wrong = gm_table_check(engine->table);
+    }
     if (!wrong)
         return NULL;
     if (at.kind < GM_LEDGER_KINDS)

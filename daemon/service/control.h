@@ -3,12 +3,12 @@
  * Answers to mux-ctl. Owns struct gm_control. main makes it, session.c calls it; it calls the
  * machine, the views and users.c. Loop thread only.
  *
- * STATUS: the daemon's state as one JSON document, schema 2 (daemon/README.md, "Status").
+ * STATUS: the daemon's state as one JSON document, schema 3 (mux-ctl(1), "JSON").
  *
  *   {"schema":3, "version":..., "pid":..., "uptime_s":..., "socket":..., "config":{...},
  *    "reserved":..., "refused":{...}, "space_sharing":[...], "gpus":[...], "apps":[...], "totals":{...}}
  *
- * LOG: the scheduler's decisions, schema 2 (daemon/README.md, "The log").
+ * LOG: the scheduler's decisions, schema 2 (mux-ctl(1), "An entry of the log").
  *
  *   {"schema":2, "pid":..., "started_s":..., "newest":..., "entries":[...]}
  *

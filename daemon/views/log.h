@@ -13,7 +13,7 @@ struct gm_sched_policy;
 struct gm_switch;
 
 /* The notes after number `since`: {"newest":..., "kept":..., "entries":[...]}. See
- * daemon/README.md, "The log". The caller owns it; NULL: out of memory. */
+ * mux-ctl(1), "An entry of the log". The caller owns it; NULL: out of memory. */
 cJSON *gm_view_log(const struct gm_journal *journal, uint64_t since);
 
 /* Parts that the status shows as well: the newest refusals on a GPU, one switch, one policy. */

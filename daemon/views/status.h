@@ -12,7 +12,7 @@ struct gm_journal;
 struct gm_snapshot;
 
 /* The machine's part of `mux-ctl status --json`: {"gpus":[...],"apps":[...],"totals":{...}}. See
- * daemon/README.md, "Status". The caller owns it; NULL: out of memory. */
+ * mux-ctl(1), "JSON". The caller owns it; NULL: out of memory. */
 cJSON *gm_view_status(const struct gm_snapshot *snapshot, const struct gm_journal *journal);
 
 #endif

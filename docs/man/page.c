@@ -1,6 +1,13 @@
 /*
- * Fills in a page of the manual, from standard input to standard output: run by the build. A line
- * of the page that is one of these words is replaced by the rows of a table:
+ * Fills in a page of the manual, from standard input to standard output: run by the build. A page
+ * is roff with three abbreviations in its lines of text, outside of examples:
+ *
+ *   `words`         bold, and nothing of the words is roff
+ *   | head | text   an entry: .TP
+ *   - text          an item: .IP with a bullet
+ *
+ * Long lines of text are broken. A line that is one of these words is replaced by the rows of a
+ * table:
  *
  *   @options@   gpumuxd(8): all options of options.def; mux-ctl(1): those of every command
  *   @keys@      the options that may stand in the file
@@ -43,8 +50,8 @@ static const struct option {
 
 #define WIDTH 80u
 
-/* A byte of plain text as roff has it. */
-static void put_byte(char c)
+/* A byte of plain text as roff has it. Returns its length there. */
+static size_t put_byte(char c)
 {
     static const struct {
         char c;
@@ -55,9 +62,10 @@ static void put_byte(char c)
         if (special[k].c != c)
             continue;
         printf("%s", special[k].roff);
-        return;
+        return strlen(special[k].roff);
     }
     putchar(c);
+    return 1;
 }
 
 /* One line, as it is. */
@@ -70,10 +78,14 @@ static void put_line(const char *text, size_t length)
     putchar('\n');
 }
 
-/* `length` bytes as plain text of a page, in lines of at most WIDTH bytes, more or less. */
-static void put_some(const char *text, size_t length)
+/*
+ * `length` bytes as text of a page, in lines of at most WIDTH bytes, more or less: plain text, or
+ * roff in which what stands between backquotes is plain text in bold.
+ */
+static void put_some(const char *text, size_t length, bool is_roff)
 {
     size_t column = 0;
+    bool is_bold = false;
     for (size_t i = 0; i < length; i++) {
         const char *end = memchr(text + i, ' ', length - i);
         const size_t word = end ? (size_t)(end - text) - i : length - i;
@@ -86,14 +98,22 @@ static void put_some(const char *text, size_t length)
             printf("\\&"); /* at the start of a line it would be a request */
         if (text[i] == ' ')
             continue;
-        put_byte(text[i]);
-        column++;
+        if (is_roff && text[i] == '`') {
+            is_bold = !is_bold;
+            printf("\\f%c", is_bold ? 'B' : 'R');
+            column += 3;
+        } else if (is_roff && !is_bold) {
+            putchar(text[i]);
+            column++;
+        } else {
+            column += put_byte(text[i]);
+        }
     }
 }
 
 static void put(const char *text)
 {
-    put_some(text, strlen(text));
+    put_some(text, strlen(text), false);
 }
 
 /* Paragraphs with an empty line between them. */
@@ -103,7 +123,7 @@ static void put_paragraphs(const char *text)
         const char *end = strstr(text, "\n\n");
         size_t length = end ? (size_t)(end - text) : strlen(text);
         printf(".PP\n");
-        put_some(text, length);
+        put_some(text, length, false);
         printf("\n");
         text += length + (end ? 2 : 0);
     }
@@ -192,7 +212,7 @@ static void each_command(void)
             printf("\n%s\\fBmux\\-ctl ", words == commands[i].words ? "" : ".br\n");
             put(commands[i].name);
             printf("\\fR [\\fIOPTION\\fR...]%s\\fI", length ? " " : "");
-            put_some(words, length);
+            put_some(words, length, false);
             printf("\\fR");
             words += length;
         } while (*words++);
@@ -202,6 +222,27 @@ static void each_command(void)
         put_paragraphs(commands[i].more);
         put_examples(commands[i].examples);
     }
+}
+
+/* One line of the page's text, without its end. Returns how many backquotes are in it. */
+static unsigned put_text(const char *line)
+{
+    unsigned quotes = 0;
+    for (const char *c = line; *c; c++)
+        quotes += *c == '`';
+    const char *text = strncmp(line, "| ", 2) == 0 ? strstr(line + 2, " | ") : NULL;
+    if (text) {
+        printf(".TP\n");
+        put_some(line + 2, (size_t)(text - line) - 2, true);
+        printf("\n");
+        line = text + 3;
+    } else if (strncmp(line, "- ", 2) == 0) {
+        printf(".IP \\(bu 2\n");
+        line += 2;
+    }
+    put_some(line, strlen(line), true);
+    printf("\n");
+    return quotes;
 }
 
 /* One line of the page, with its words filled in. */
@@ -228,6 +269,7 @@ int main(int argc, char **argv)
         return 2;
     }
     const bool is_daemon = strcmp(argv[1], "gpumuxd.8") == 0;
+    bool is_example = false;
     while (fgets(line, sizeof line, stdin)) {
         if (strcmp(line, "@options@\n") == 0 && is_daemon)
             daemon_options(false);
@@ -237,8 +279,17 @@ int main(int argc, char **argv)
             daemon_options(true);
         else if (strcmp(line, "@commands@\n") == 0)
             each_command();
-        else
+        else if (*line == '.' || *line == '\'' || is_example)
             fill(line, argv[2]);
+        else {
+            line[strcspn(line, "\n")] = '\0';
+            if (put_text(line) % 2 == 0)
+                continue;
+            fprintf(stderr, "%s: a backquote is not closed: %s\n", argv[1], line);
+            return 1;
+        }
+        if (strncmp(line, ".EX", 3) == 0 || strncmp(line, ".EE", 3) == 0)
+            is_example = line[2] == 'X';
     }
     return fflush(stdout) || ferror(stdout);
 }

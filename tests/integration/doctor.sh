@@ -46,7 +46,7 @@ stranger_is_seen || fail "who does not share is not seen: $("$ctl" doctor)"
 # mux-ctl(1) names no member that the JSON lacks
 "$ctl" set "$(pid_of own)" weight=2 > "$dir/out" || fail "set: $(cat "$dir/out")" # for the log
 for command in status ps doctor trim 'top --once' 'config show' 'log'; do "$ctl" $command --json || fail "$command --json ended with $?"; done > "$dir/json"
-sed -n '/^\.SH JSON/,/^\.SH EXIT/p' "$BUILD/docs/man/mux-ctl.1" | grep -oE '[a-z]+(_[a-z]+)+' | grep -v '_ms$' | sort -u > "$dir/members" # no switch was yet
+sed -n '/^\.SH JSON/,/^\.SS A switch/p' "$BUILD/docs/man/mux-ctl.1" | grep -oE '[a-z]+(_[a-z]+)+' | grep -vxE 'ago_s|unshared_why' | sort -u > "$dir/members" # no switch and no refusal was yet, and NVML answers
 [ "$(wc -l < "$dir/members")" -ge 30 ] || fail "mux-ctl(1) names only $(cat "$dir/members")"
 while read -r member; do
     grep -q "\"$member\":" "$dir/json" || fail "mux-ctl(1) has $member, which no command prints"

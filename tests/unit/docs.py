@@ -1,7 +1,9 @@
 """docs.py SOURCE BUILD: the pages say what the programs have.
 
-- daemon/README.md has a row for each option of gpumuxd, with its default, and for each command of mux-ctl, and no others
-- daemon/README.md names each member of what --json prints
+- gpumuxd(8) has each option of gpumuxd, with its default, and mux-ctl(1) each command, and no others
+- mux-ctl(1) names each member of what --json prints, and no member that no program writes
+- daemon/README.md and the manual name no option that there is not
+- a citation of a page of the manual, such as gpumux(7), "Caps", leads to a heading of it
 - shim/README.md has a row for each variable of the environment that libgpumux(7) has (test_manual.sh: those of the code)
 - docs/troubleshooting.md has a row for each check of mux-ctl doctor, and no other
 - docs/containers.md has a row for each word of Slurm's --gpumux, and no other
@@ -36,40 +38,86 @@ def help_of(*command):
                           check=True, env={**os.environ, "ARGP_HELP_FMT": "rmargin=2000", "LC_ALL": "C"}).stdout
 
 
+
+def plain(text):
+    """Of a page of the manual, without roff."""
+    return re.sub(r"\\f[BIR]", "", text).replace("\\-", "-")
+
+
+def made(page):
+    """A page of the manual as the build has it: with options and commands from the tables."""
+    with open(os.path.join(build, "docs/man", page), encoding="utf-8") as file:
+        return plain(file.read())
+
+
+def options_of(text):
+    """The options that a help lists, and the default of each."""
+    found = {}
+    for line in text.splitlines():
+        if re.match(r"\s+(-., )?--", line):
+            default = re.search(r"\(default ([^()]+)\)", line)
+            found[re.search(r"--([a-z-]+)", line)[1]] = default and default[1]
+    return found
+
+
 # --- gpumuxd's options ---
-known = {}
-for line in help_of("gpumuxd", "--help").splitlines():
-    if re.match(r"\s+(-., )?--", line):
-        name = re.search(r"--([a-z-]+)", line)[1]
-        default = re.search(r"\(default ([^()]+)\)", line)
-        known[name] = default and default[1]
-for name in ("help", "version", "check", "drain"): # what does one thing and ends: the text has those
-    del known[name]
-page = read("daemon/README.md")
-rows = re.findall(r"^\| `--([a-z-]+)[^|`]*(?:\\\|[^|`]*)*`[^|]*\|([^|]*)\|", page, re.M)
-compare("daemon/README.md, options:", {name for name, _ in rows}, set(known))
-for name, default in rows:
-    default = default.strip()
-    if known.get(name) and default != known[name]:
-        wrong.append(f"daemon/README.md: --{name} is {known[name]} by default, not {default}")
+known = options_of(help_of("gpumuxd", "--help"))
+told = {}
+for entry in made("gpumuxd.8").split(".SH OPTIONS")[1].split("\n.SH ")[0].split(".TP\n")[1:]:
+    default = re.search(r"^Default: (.*)\.$", entry, re.M)
+    told[re.match(r"(?:\.B )?--([a-z-]+)", entry)[1]] = default and default[1]
+compare("gpumuxd(8), options:", set(told), set(known))
+for name in sorted(set(told) & set(known)):
+    if known[name] and told[name] != known[name]:
+        wrong.append(f"gpumuxd(8): --{name} is {known[name]} by default, not {told[name]}")
+options = set(known)
 
 # --- mux-ctl's commands ---
-known = set(re.findall(r"^MUX_COMMAND\(([a-z]+),", read("daemon/ctl/commands.def"), re.M))
-told = set()
-for row in re.findall(r"^\| (`mux-ctl [^|]*(?:\\\|[^|]*)*)\|", page, re.M):
-    told |= set(re.findall(r"`(?:mux-ctl )?([a-z]+)[` ]", row))
-compare("daemon/README.md, commands:", told, known)
+commands = set(re.findall(r"^MUX_COMMAND\(([a-z]+),", read("daemon/ctl/commands.def"), re.M))
+part = made("mux-ctl.1").split(".SH COMMANDS")[1].split("\n.SH ")[0]
+compare("mux-ctl(1), commands:", set(re.findall(r"^\.SS ([a-z]+)$", part, re.M)), commands)
+for command in commands:
+    options |= set(options_of(help_of("mux-ctl", command, "--help")))
 
 # --- members of JSON ---
 known = set()
-for path in ("views/status.c", "ctl/doctor.c", "ctl/ps.c", "ctl/samples.c", "ctl/unshared.c"):
+for path in ("views/status.c", "views/log.c", "ctl/doctor.c", "ctl/ps.c", "ctl/samples.c", "ctl/unshared.c"):
     found = re.findall(r'(?:cJSON_Add\w+ToObject|add_\w+)\(\s*[\w>.-]+,\s*"([a-z_]+)"', read(f"daemon/{path}"))
     known |= set(found)
     if len(found) < 6:
         wrong.append(f"daemon/{path}: only {len(found)} members are found")
-known |= {name for name in re.findall(r'ToObject\(root, "([a-z_]+)"', read("daemon/service/control.c"))} - {"started_s"} # of HELLO
-wrong.extend(f"daemon/README.md, members: lacks {name}"
-             for name in sorted(known - set(re.findall(r"`([a-z_]+)(?:\[\])?`", page))))
+known |= set(re.findall(r'ToObject\(root, "([a-z_]+)"', read("daemon/service/control.c")))
+known -= {"started_s", "newest", "kept", "entries"} # of HELLO, and around the entries of the log
+part = read("docs/man/mux-ctl.1").split("\n.SH JSON")[1].split("\n.SH ")[0]
+told = set(re.findall(r"`([a-z_]+)(?:\[\])?`", part))
+wrong.extend(f"mux-ctl(1), members: lacks {name}" for name in sorted(known - told))
+code = "".join(read(os.path.join(folder, name)) for folder, _, names in os.walk(os.path.join(source, "daemon"))
+               for name in names if name.endswith((".c", ".h", ".def")))
+wrong.extend(f"mux-ctl(1), members: nobody writes {name}" for name in sorted(told)
+             if "_" in name and not re.search(rf"\b({name}|{re.sub('_(s|ms|bytes)$', '', name)})\b", code))
+
+# --- what pages name: options, and headings of the manual ---
+pages = [os.path.relpath(os.path.join(folder, name), source) for folder, folders, names in os.walk(source)
+         if not folders.__setitem__(slice(None), [one for one in folders if not one.startswith((".", "build", "shared"))])
+         for name in names if re.search(r"\.(md|def|[ch]|[1-8])$", name)]
+manual = [page for page in pages if page.startswith("docs/man/") and page[-1].isdigit()]
+options |= {"now", "sanitizer", "replay", "steps"} # of systemctl, tests/setup.sh, sim_sched, and of a program in an example
+for page in ["daemon/README.md", *manual]:
+    named = set(re.findall(r"(?<![\w-])--([a-z][a-z-]*)", plain(read(page))))
+    wrong.extend(f"{page} names --{name}, which there is not" for name in sorted(named - options))
+headings = {os.path.basename(page): {one.lower() for one in re.findall(r"^\.S[HS] (.*)$", plain(read(page)), re.M)} for page in manual}
+cited = 0
+for page in pages:
+    text = re.sub(r"\s+(\* )?", " ", read(page)) # also in comments of C
+    here = os.path.basename(page)
+    found = re.findall(r'\b(gpumux(?:d|\.conf|-keeper)?|mux-ctl|libgpumux)`?\((\d)\), "([^"]+)"', text)
+    if here in headings:
+        found += [(*here.rsplit(".", 1), heading) for heading in re.findall(r'\bsee "([^"]+)"', text)]
+    cited += len(found)
+    wrong.extend(f'{page}: {name}({section}) has no "{heading}"' for name, section, heading in found
+                 if heading.lower() not in headings.get(f"{name}.{section}", ()))
+if cited < 20:
+    wrong.append(f"only {cited} citations of the manual")
 
 # --- variables ---
 known = set(re.findall(r"GPUMUX_[A-Z_]+", read("docs/man/libgpumux.7")))
@@ -115,9 +163,7 @@ def anchors(path):
     return found
 
 
-pages = [os.path.relpath(os.path.join(folder, name), source) for folder, folders, names in os.walk(source)
-         if not folders.__setitem__(slice(None), [one for one in folders if not one.startswith((".", "build", "shared"))])
-         for name in names if name.endswith(".md")]
+pages = [page for page in pages if page.endswith(".md")]
 count = 0
 for page in pages:
     text = re.sub(r"```.*?```", "", read(page), flags=re.S)

@@ -352,11 +352,30 @@ static void test_refused(void **state)
     }
 }
 
+/* A frame that was condemned waits for whoever has it, before anybody is back or known to be away.
+ */
+static void test_condemned(void **state)
+{
+    (void)state;
+    before(0, 0, 7, 4);
+    const struct gm_ledger_frame frame = {
+        .uid = 1000, .page = 20, .mapper = GM_NONE, .is_host = true, .is_condemned = true};
+    comes(0, 7, NULL);
+    assert_null(find());
+    gm_ledger_set_frame(&old.ledger, 2, &frame);
+    gm_ledger_set_import(&old.ledger, 1, 2, true);
+    assert_null(gm_old_adopt(&old, engine, text, sizeof text));
+    assert_int_equal(engine->table->frames[2].state, GM_FRAME_CONDEMNED);
+    assert_int_equal(engine->table->frames[2].drops, 1);
+    ends();
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(nothing), TEST(same), TEST(newest), TEST(order), TEST(sizes), TEST(refused),
+        TEST(nothing), TEST(same),    TEST(newest),    TEST(order),
+        TEST(sizes),   TEST(refused), TEST(condemned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,7 @@ share/fish/vendor_completions.d/mux-ctl.fish
 share/gpumux/grafana.json
 share/man/man1/mux-ctl.1
 share/man/man5/gpumux.conf.5
+share/man/man7/gpumux.7
 share/man/man7/libgpumux.7
 share/man/man8/gpumux-keeper.8
 share/man/man8/gpumuxd.8

@@ -66,7 +66,7 @@ for variable in $(variables "$SOURCE/daemon/ctl"); do
 done
 
 # --- the pages themselves ---
-for page in mux-ctl.1 gpumux.conf.5 libgpumux.7 gpumuxd.8; do
+for page in mux-ctl.1 gpumux.conf.5 gpumux.7 libgpumux.7 gpumuxd.8 gpumux-keeper.8; do
     ! grep -n '@' "$pages/$page" || fail "$page: a word is not filled in"
     sed -n '/^\.SH SEE ALSO/,$p' "$pages/$page" | sed -n 's/^\.BR \([a-z.\\-]*\) (\([0-9]\)).*/\1.\2/p' | tr -d '\\' > "$dir/others"
     [ -s "$dir/others" ] || fail "$page names no other page"

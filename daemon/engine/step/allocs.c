@@ -258,7 +258,8 @@ void gm_engine_answer_refused(struct gm_engine *engine)
         for (; index != GM_NONE && engine->apps[id].allocs.pending > 0; index = next) {
             const struct gm_allocation *allocation = &engine->table->allocations[index];
             next = allocation->next;
-            if (allocation->is_refused && allocation->is_pending)
+            /* Who is back hears it when it asks again: its addresses are its own until then. */
+            if (allocation->is_refused && allocation->is_pending && allocation->cookie != 0)
                 gm_engine_answer_alloc(engine, index, CUDA_ERROR_OUT_OF_MEMORY);
         }
     }

@@ -767,14 +767,6 @@ void gm_engine_app_left(struct gm_engine *engine, uint32_t id)
 
 /* ---- programs of the daemon before ---- */
 
-/* It is asked to drop what is condemned as soon as it is back. */
-static void owe_drops(struct gm_engine *engine, uint32_t id)
-{
-    struct gm_table *table = engine->table;
-    for (uint32_t i = table->first_condemned; i != GM_NONE; i = table->frames[i].next)
-        gm_table_drop(table, i, id);
-}
-
 int gm_engine_await_app(struct gm_engine *engine, struct gm_client *client,
                         const struct gm_client_record *record)
 {
@@ -798,7 +790,6 @@ int gm_engine_await_app(struct gm_engine *engine, struct gm_client *client,
     gm_engine_turn(engine, id, GM_APP_EV_AWAIT);
     gm_client_keep_shut(client, engine->config.index);
     gm_engine_note_silence(engine, id, true);
-    owe_drops(engine, id);
     return 0;
 }
 

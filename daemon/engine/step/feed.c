@@ -450,7 +450,7 @@ static void tell(struct gm_engine *engine, uint32_t number, uint64_t ago_ns)
     struct gm_sched_event event = {.app = number};
     bool is_open, has_open;
     gm_group_sum(engine, unit->member, &now.bytes, &now.is_wanting, &is_open, &has_open);
-    now.is_open = unit->is_open ? has_open : is_open;
+    now.is_open = unit->is_open ? has_open : is_open && gm_engine_is_chosen(engine, unit->member);
     const struct gm_unit was = *unit;
     *unit = now;
     if (now.bytes != was.bytes) {

@@ -28,8 +28,8 @@ static bool awaits_exit(const struct gm_engine *engine, const struct gm_frame *f
 static void ask_to_drop(struct gm_engine *engine, uint32_t frame)
 {
     for (uint32_t id = 0; id < engine->config.max_apps; id++)
-        if ((engine->apps[id].session || engine->apps[id].state == GM_APP_LOST) &&
-            gm_table_drop(engine->table, frame, id) && engine->apps[id].session)
+        if (engine->apps[id].state != GM_APP_GONE && gm_table_drop(engine->table, frame, id) &&
+            engine->apps[id].session)
             gm_engine_batch(engine, id, GM_BATCH_DROP, frame);
     /* If it waits for nobody, no event will come either. */
     const struct gm_frame *entry = &engine->table->frames[frame];

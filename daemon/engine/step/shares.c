@@ -438,25 +438,23 @@ void gm_engine_unite_kin(struct gm_engine *engine, uint32_t id)
 
 void gm_engine_open_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_open *ask)
 {
+    struct gm_open *open = find_open(engine, id, ask->va);
     struct gm_share *share;
-    struct gm_open *open;
 
     if (ask->va == 0 || ask->va % GM_CHUNK_MIN || ask->bytes == 0 || ask->bytes % GM_CHUNK_MIN ||
         ask->bytes > UINT64_MAX - ask->va ||
-        (find_open(engine, id, ask->va) && ask->cookie > engine->apps[id].client->again) ||
+        (open && ask->cookie > engine->apps[id].client->again) ||
         gm_table_find_allocation(engine->table, id, ask->va) != GM_NONE) {
         gm_engine_cut_off(engine, id, GM_REFUSE_PROTOCOL, "an opening that cannot be");
+        return;
+    }
+    if (open && open->stage == GM_OPEN_OPEN) { /* a daemon before has opened it */
+        answer_open(engine, id, ask->cookie, CUDA_SUCCESS);
         return;
     }
     share = find_named(engine, id, ask);
     if (!share) {
         answer_open(engine, id, ask->cookie, CUDA_ERROR_INVALID_VALUE);
-        return;
-    }
-    open = find_open(engine, id, ask->va);
-    if (open && open->share == share && open->stage == GM_OPEN_OPEN &&
-        ask->cookie <= engine->apps[id].client->again) {
-        answer_open(engine, id, ask->cookie, CUDA_SUCCESS); /* the daemon before has opened it */
         return;
     }
     if (share->owner == id || open || has_open(engine, id, share)) {

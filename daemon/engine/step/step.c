@@ -250,6 +250,14 @@ static void notice_sleep(struct gm_engine *engine)
     gm_engine_put_off_end(engine, ns);
 }
 
+/* When who cannot come back is left like any other: its process may run on as another program.
+ * GM_TIME_NEVER: it can. */
+static uint64_t cut_due(const struct gm_engine *engine, const struct gm_app *app)
+{
+    const bool is_cut = app->state == GM_APP_LOST && app->client->is_cut;
+    return is_cut ? since(engine, app->client->lost_at) + GM_EXIT_NS : GM_TIME_NEVER;
+}
+
 static void check_deadlines(struct gm_engine *engine)
 {
     notice_sleep(engine);
@@ -260,6 +268,8 @@ static void check_deadlines(struct gm_engine *engine)
             continue;
         if (awaits_exit(app) && engine->now >= since(engine, app->exit.left_at) + GM_EXIT_NS)
             gm_engine_exit_late(engine, id);
+        if (engine->now >= cut_due(engine, app))
+            gm_engine_give_up_app(engine, id, false);
         is_held_up = is_held_up || is_draining(app) || awaits_exit(app);
         check_silence(engine, id);
         check_lost(engine, id);
@@ -276,16 +286,10 @@ static void check_deadlines(struct gm_engine *engine)
     }
 }
 
-static uint64_t later(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* One alarm for everything that time alone brings about. */
 static void set_alarm(struct gm_engine *engine)
 {
     uint64_t at = engine->decision.wake_at;
-    bool is_open = false;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
         if (app->session && app->client->stop == GM_WHY_NONE)
@@ -293,12 +297,13 @@ static void set_alarm(struct gm_engine *engine)
         if (awaits_exit(app))
             at = earlier(at, since(engine, app->exit.left_at) + GM_EXIT_NS);
         at = earlier(at, lost_due(engine, app));
+        at = earlier(at, cut_due(engine, app));
         if (app->state == GM_APP_LOADING)
             at = lacks_disk(engine, id)
                      ? engine->now
                      : earlier(at, since(engine, app->progress_at) + GM_STALL_NS);
-        if (app->state == GM_APP_RUNNING)
-            is_open = true;
+        if (app->state == GM_APP_RUNNING || app->state == GM_APP_PAUSED)
+            at = earlier(at, engine->sample_at);
         at = earlier(at, gm_engine_placing_due(engine, id));
         at = earlier(at, gm_engine_window_due(engine, id));
         if (app->retry.at)
@@ -308,11 +313,7 @@ static void set_alarm(struct gm_engine *engine)
         if (app->state == GM_APP_PAUSED && app->idle.want_at > engine->now &&
             gm_group_is_several(engine, id))
             at = earlier(at, app->idle.want_at);
-        if (app->state == GM_APP_PAUSED && app->gate.is_parked && app->idle.want_at != 0)
-            at = earlier(at, later(app->idle.want_at, engine->sample_at));
     }
-    if (is_open)
-        at = earlier(at, engine->sample_at);
     if (engine->reap_more || engine->create_more)
         at = engine->now;
     if (engine->stopping.is_on)
@@ -353,12 +354,16 @@ static bool is_busy_guest(const struct gm_engine *engine, uint32_t id)
     return !engine->units[app->unit].is_open && app->client->state == GM_CLIENT_BUSY;
 }
 
-/* It has come back and runs, and the scheduler does not know that: it had no turn. */
+/* It has come back and runs with its group, and the scheduler does not know that: it had no turn.
+ */
 static bool is_turnless(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    return app->state == GM_APP_RUNNING && !engine->units[app->unit].is_open &&
-           !engine->stopping.is_on && gm_group_other_here(engine, id) == GM_NONE;
+    uint64_t bytes;
+    bool is_wanting, is_open = false, has_open;
+    if (app->state == GM_APP_RUNNING && !engine->units[app->unit].is_open)
+        gm_group_sum(engine, id, &bytes, &is_wanting, &is_open, &has_open);
+    return is_open && !engine->stopping.is_on;
 }
 
 /* Move every app towards the decision. */

@@ -332,7 +332,8 @@ static uint64_t run_one(uint64_t seed, struct machine *shared)
 }
 
 /* Each found a fault once. */
-static const uint64_t rare[] = {44, 66, 1182, 4140, 5054, 10005, 11294, 20049, 30128};
+static const uint64_t rare[] = {44,    66,    1182,   4140,   5054,   10005,  11294,
+                                20049, 30128, 170586, 170925, 300676, 300883, 400098};
 
 /* From 0: the rare ones, then those from 1 on. */
 int deaths_run(uint64_t n, uint64_t from, bool goes_on)

@@ -79,15 +79,16 @@ void events_adopted(uint32_t gpu)
             of->told[m][i] = state_of(machine.daemon.engines[gpu], (enum gm_model)m, i);
 }
 
-/* An eviction begins: it leaves room in pinned memory through which the tiers below can be emptied.
+/* An eviction begins: it leaves room in pinned memory through which the tiers below can be emptied,
+ * if they can: with the disk alone, and that closed, there is none (core/plan.c).
  */
 static void check_reserve(const struct gm_engine *engine)
 {
     const uint64_t used = gm_hostpool_used(&engine->pool) - engine->table->shadows;
     const uint64_t cap = gm_hostpool_cap(&engine->pool);
-    require(cap >= used + engine->host->reserve,
+    require(cap >= used + engine->reserve,
             "an eviction leaves %lu MiB of pinned memory, and %lu are for what comes up from below",
-            (cap - used) >> 20, engine->host->reserve >> 20);
+            (cap - used) >> 20, engine->reserve >> 20);
 }
 
 static void pass(struct gpu_states *of)

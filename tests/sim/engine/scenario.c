@@ -462,6 +462,7 @@ static void stop_failing(void)
         p->is_lazy = false;
         p->is_asleep = machine.has_sleepers && p->group == 0 && draw_percent(&machine.sleep, 50);
         p->work = p->is_asleep ? 0 : p->work;
+        p->is_stuck = p->is_stuck && !p->is_asleep; /* nor has it kernels that wait for others */
     }
 }
 
