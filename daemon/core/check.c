@@ -55,6 +55,7 @@ void gm_check_begin(struct gm_check *check, uint32_t app, uint64_t copied, uint6
 void gm_check_change(struct gm_check *check, uint32_t app)
 {
     struct gm_check_app *a = &check->apps[app];
+    a->was_quiet = a->quiet_ns;
     a->sum = a->ns = a->quiet_ns = 0;
     a->n = 0;
 }
@@ -68,13 +69,6 @@ bool gm_check_wants(const struct gm_check *check, uint32_t app, uint64_t now)
 static uint64_t rest_after(uint32_t times)
 {
     return gm_least(GM_CHECK_REST_NS << gm_least(times, 8), GM_CHECK_REST_MOST_NS);
-}
-
-void gm_check_starved(struct gm_check *check, uint32_t app, uint64_t now)
-{
-    struct gm_check_app *a = &check->apps[app];
-    if (a->trial == GM_TRIAL_NONE)
-        a->try_at = now + rest_after(a->starved++);
 }
 
 void gm_check_wake(struct gm_check *check, uint32_t app)
@@ -331,11 +325,12 @@ static uint8_t level_of(uint32_t all, uint32_t n)
 
 /* Half of the app's suspects are needed from now on, or what is left of them. */
 static struct gm_check_step bring_back(struct gm_check *check, struct gm_table *table, uint32_t app,
-                                       uint32_t suspects)
+                                       uint32_t suspects, uint64_t now)
 {
     struct gm_check_app *a = &check->apps[app];
     struct gm_check_step step = {.kind = GM_CHECKED_BACK, .app = app};
     a->searched = suspects > a->searched ? suspects : a->searched;
+    a->searched_at = now;
     const bool is_rest = suspects <= a->searched / GM_CHECK_LAST;
     const uint32_t n = is_rest ? suspects : (suspects + 1) / 2;
     const uint8_t level = level_of(count(table, app, NULL), n);
@@ -360,7 +355,7 @@ static void clear(struct gm_table *table, struct gm_check_app *a, uint32_t app)
 /* Whoever ran is suspect: of them the one with most suspects, which halves what is possible best.
  */
 static struct gm_check_step accuse(struct gm_check *check, struct gm_table *table,
-                                   const struct gm_check_part *parts, uint32_t n)
+                                   const struct gm_check_part *parts, uint32_t n, uint64_t now)
 {
     uint32_t most = 0, whose = GM_NONE;
     for (uint32_t i = 0; i < n; i++) {
@@ -380,7 +375,7 @@ static struct gm_check_step accuse(struct gm_check *check, struct gm_table *tabl
     if (whose == GM_NONE)
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
     check->apps[whose].is_cleared = false;
-    return bring_back(check, table, whose, most);
+    return bring_back(check, table, whose, most, now);
 }
 
 /* What was proved is not. If it was long ago the program does something else now, and all that was
@@ -435,7 +430,7 @@ static struct gm_check_step give_up(struct gm_check *check, struct gm_table *tab
         if (table->apps[app].is_used &&
             (check->apps[app].searched > 0 || check->apps[app].is_doubted))
             acquit(check, table, app, &step);
-    const bool was_just_now = now < check->off_until + GM_CHECK_BASE_NS + 4 * check->off_ns;
+    const bool was_just_now = now < check->off_until + 10 * GM_CHECK_BASE_NS + 4 * check->off_ns;
     check->off_ns = was_just_now ? 2 * check->off_ns : GM_CHECK_OFF_NS;
     if (check->off_ns > GM_CHECK_OFF_MOST_NS)
         check->off_ns = GM_CHECK_OFF_MOST_NS;
@@ -447,13 +442,13 @@ static struct gm_check_step give_up(struct gm_check *check, struct gm_table *tab
 static struct gm_check_step search(struct gm_check *check, struct gm_table *table,
                                    const struct gm_check_part *parts, uint32_t n, uint64_t now)
 {
-    struct gm_check_step step = accuse(check, table, parts, n);
+    struct gm_check_step step = accuse(check, table, parts, n, now);
     if (step.kind != GM_CHECKED_NONE)
         return step;
     for (uint32_t i = 0; i < n; i++)
         if (parts[i].finding == GM_CHECK_TRAFFIC)
             doubt(check, table, parts[i].app, now);
-    step = accuse(check, table, parts, n);
+    step = accuse(check, table, parts, n, now);
     return step.kind == GM_CHECKED_NONE ? give_up(check, table, parts, n, now) : step;
 }
 
@@ -587,6 +582,13 @@ static struct gm_check_step conclude(struct gm_check *check, struct gm_table *ta
     return step;
 }
 
+/* It is searched, or a trial has just begun; it may stand still for that at the moment. */
+static bool is_at_it(const struct gm_check_app *a, uint64_t now)
+{
+    return (a->searched > 0 && now < a->searched_at + GM_CHECK_REST_NS) ||
+           (a->trial != GM_TRIAL_NONE && now < a->tried_at + GM_S);
+}
+
 /* One at a time, so that what it brings about is known to be of it. Of who is cleared at first,
  * also if it does not run: that spares most. */
 static struct gm_check_step try_more(struct gm_check *check, struct gm_table *table,
@@ -594,8 +596,10 @@ static struct gm_check_step try_more(struct gm_check *check, struct gm_table *ta
 {
     struct gm_check_step step = {.kind = GM_CHECKED_NONE};
     for (uint32_t i = 0; i < n; i++)
-        if (check->apps[parts[i].app].trial != GM_TRIAL_NONE ||
-            check->apps[parts[i].app].searched > 0)
+        if (check->apps[parts[i].app].trial != GM_TRIAL_NONE)
+            return step;
+    for (uint32_t app = 0; app < check->max_apps; app++)
+        if (table->apps[app].is_used && is_at_it(&check->apps[app], now))
             return step;
     for (uint32_t app = 0; app < check->max_apps && step.kind == GM_CHECKED_NONE; app++)
         if (table->apps[app].is_used && check->apps[app].is_cleared &&
@@ -606,6 +610,34 @@ static struct gm_check_step try_more(struct gm_check *check, struct gm_table *ta
                                  check->apps[parts[i].app].quiet_ns >= GM_CHECK_SOON_NS))
             step = begin_trial(check, table, parts[i].app, now);
     return step;
+}
+
+/* Of the trials that are on: that of the app which was quiet for the shortest time. */
+static uint32_t newest_trial(const struct gm_check *check, const struct gm_table *table,
+                             const struct gm_check_part *parts, uint32_t n)
+{
+    uint32_t newest = GM_NONE;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t app = parts[i].app;
+        const struct gm_check_app *a = &check->apps[app];
+        if (a->trial != GM_TRIAL_NONE &&
+            count(table, app, is_tried) > count(table, app, is_to_go) &&
+            (newest == GM_NONE || a->was_quiet < check->apps[newest].was_quiet))
+            newest = app;
+    }
+    return newest;
+}
+
+/* Also of an app that has just stopped running: what is tried of it does not come for its next
+ * turn.
+ */
+struct gm_check_step gm_check_prepare(struct gm_check *check, struct gm_table *table, uint32_t app,
+                                      uint64_t now)
+{
+    const struct gm_check_app *a = &check->apps[app];
+    if (a->trial != GM_TRIAL_NONE || a->searched > 0 || check->base >= GM_CHECK_BASE_MOST)
+        return (struct gm_check_step){.kind = GM_CHECKED_NONE};
+    return begin_trial(check, table, app, now);
 }
 
 struct gm_check_step gm_check_follow(struct gm_check *check, struct gm_table *table,
@@ -620,18 +652,16 @@ struct gm_check_step gm_check_follow(struct gm_check *check, struct gm_table *ta
         has_traffic = true;
         gm_check_change(check, parts[i].app);
     }
-    for (uint32_t i = 0; has_traffic && i < n; i++)
-        if (check->apps[parts[i].app].trial != GM_TRIAL_NONE &&
-            count(table, parts[i].app, is_tried) > count(table, parts[i].app, is_to_go))
-            return end_trial(check, table, parts[i].app, now);
+    const uint32_t tried = has_traffic ? newest_trial(check, table, parts, n) : GM_NONE;
+    if (tried != GM_NONE)
+        return end_trial(check, table, tried, now);
     if (has_traffic)
         return search(check, table, parts, n, now);
     for (uint32_t i = 0; i < n && step.kind == GM_CHECKED_NONE; i++) {
         const struct gm_check_app *a = &check->apps[parts[i].app];
         if (parts[i].finding == GM_CHECK_QUIET)
             step = conclude(check, table, parts[i].app, now);
-        else if (a->trial != GM_TRIAL_NONE &&
-                 now > a->tried_at + 2 * whole_proof_of(a) + GM_CHECK_REST_MOST_NS)
+        else if (a->trial != GM_TRIAL_NONE && now > a->tried_at + 16 * whole_proof_of(a))
             step = put_off(check, table, parts[i].app, now);
     }
     if (step.kind == GM_CHECKED_NONE && is_short)

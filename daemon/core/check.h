@@ -40,6 +40,7 @@ struct gm_check_app {
     uint64_t ns;              /* ... which are of so long, GM_CHECK_NS at most, */
     uint32_t n;               /* ... so many */
     uint64_t quiet_ns;        /* since its memory on the host changed, without traffic */
+    uint64_t was_quiet;       /* ... before that it was for so long */
     uint64_t seen_ns;         /* how long it took to see the last traffic */
     uint64_t proved_at;       /* when something of it was proved */
     uint32_t wrong;           /* how often what was proved was touched soon after, */
@@ -49,6 +50,7 @@ struct gm_check_app {
     uint64_t mapped;          /* launches that named host memory, likewise */
     uint64_t explained_until; /* those may be running until then */
     uint32_t searched;        /* suspects when its search began; 0: there is none */
+    uint64_t searched_at;     /* its last step */
     bool is_cleared;          /* what came back of it did not end the traffic */
     enum { GM_TRIAL_NONE, GM_TRIAL_SAMPLE, GM_TRIAL_WHOLE } trial;
     uint8_t level;     /* of what is tried */
@@ -56,7 +58,7 @@ struct gm_check_app {
     uint32_t rest;     /* chunks of it that are not in the sample */
     uint64_t tried_at; /* since when it is */
     uint32_t failed;   /* trials that failed in a row */
-    uint32_t starved;  /* turns in a row in which one could not begin, though it was to */
+    uint32_t starved;  /* ... or told nothing */
     bool is_over;      /* nothing is left to try */
     uint64_t try_at;   /* no trial before */
 };
@@ -101,10 +103,9 @@ static inline bool gm_check_is_searching(const struct gm_check *check, uint32_t 
     return check->apps[app].searched > 0;
 }
 
-/* A trial of its memory is on, or is to begin: for that the link must be free. Its turn is over,
- * and it could not begin. Other memory of it may be tried than before. */
+/* A trial of its memory is on, or is to begin: for that the link must be free. Other memory of it
+ * may be tried than before. */
 bool gm_check_wants(const struct gm_check *check, uint32_t app, uint64_t now);
-void gm_check_starved(struct gm_check *check, uint32_t app, uint64_t now);
 void gm_check_wake(struct gm_check *check, uint32_t app);
 
 /* Judge a sample: fills in what is found of each app. */
@@ -121,6 +122,10 @@ struct gm_check_step {
     uint32_t app, chunks;
     uint64_t bytes;
 };
+
+/* An app has stopped running for now: something of it may be tried when it runs again. */
+struct gm_check_step gm_check_prepare(struct gm_check *check, struct gm_table *table, uint32_t app,
+                                      uint64_t now);
 
 /* What follows from what was found. `is_short`: memory on the host would serve others. Linear in
  * the apps' chunks, if there is a finding. */

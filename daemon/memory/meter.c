@@ -171,8 +171,9 @@ static bool sample_bytes(struct gm_meter *meter, struct gm_meter_sample *sample)
     sample->ns = sample->cover = now - meter->looked_at;
     if (meter->looked_at == 0 || sample->end - sample->begin > LOOK_MOST_NS)
         sample->cover = 0;
+    const uint64_t most = sample->end - sample->begin; /* so long the bytes may have taken */
     for (int way = 0; way < GM_WAYS && sample->cover > 0; way++)
-        sample->rate[way] = bytes[way] * 1000 / (sample->cover / 1000 + 1) * 1000;
+        sample->rate[way] = bytes[way] * 1000 / (most / 1000 + 1) * 1000;
     meter->looked_at = now;
     return true;
 }

@@ -289,8 +289,9 @@ static void tell_checked(const struct gm_event *event, const char *who)
 {
     const uint64_t mib = event->checked.bytes >> 20;
     if (event->checked.step == GM_CHECKED_BACK)
-        gm_log(GM_LOG_DEBUG, "%s: memory on the host is used: %" PRIu64 " MiB of it come back", who,
-               mib);
+        gm_log(GM_LOG_DEBUG,
+               "%s: memory on the host is used (%" PRIu64 " MB/s): %" PRIu64 " MiB of it come back",
+               who, event->checked.rate / 1000000, mib);
     else if (event->checked.step == GM_CHECKED_TRY)
         gm_log(GM_LOG_DEBUG, "%s: %" PRIu64 " MiB are tried on the host", who, mib);
     else

@@ -26,7 +26,7 @@ within "$patience" still part1 part2 || fail "programs whose needs fit do not ru
 # All that they do not touch, but for what the check brought back: on a busy machine it may see the link before a window
 # has ended.
 is_cold() {
-    back=$(sed -n "s/.*pid $(pid_of "$1"), .*memory on the host is used: \([0-9]*\) MiB.*/\1/p" "$dir/daemon.out" | awk '{ sum += $1 } END { print sum + 0 }')
+    back=$(sed -n "s/.*pid $(pid_of "$1"), .*memory on the host is used (.*): \([0-9]*\) MiB.*/\1/p" "$dir/daemon.out" | awk '{ sum += $1 } END { print sum + 0 }')
     cold=$(($(app_number "$(pid_of "$1")" cold_bytes) >> 20))
     [ "$cold" -le 112 ] && [ "$cold" -ge $((112 - back)) ]
 }

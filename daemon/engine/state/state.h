@@ -274,6 +274,7 @@ struct gm_app {
     struct gm_working working; /* places.c */
     struct {                   /* windows.c */
         bool is_known;         /* to core/check */
+        bool has_stopped;      /* its turn has ended since the last look */
         bool was_running;      /* as was what follows, at the last look */
         uint64_t on_host;
     } check;

@@ -129,8 +129,7 @@ static uint64_t cold_of(const struct gm_engine *engine, uint32_t id)
     return engine->is_short_of_room ? engine->table->apps[id].cold : 0;
 }
 
-/* It has its turn, or is about to. */
-static bool has_turn(const struct gm_engine *engine, uint32_t id)
+bool gm_engine_has_turn(const struct gm_engine *engine, uint32_t id)
 {
     return engine->apps[id].state != GM_APP_PAUSED || engine->apps[id].places.is_held;
 }
@@ -203,7 +202,7 @@ void gm_engine_fit(struct gm_engine *engine, uint32_t id)
     }
     /* Not in its turn: it would be held for that, once a window if it grows. If others wait for
      * room, the turn ends soon; if nobody does, nobody wants the room. */
-    if (cold_of(engine, id) > entry->beyond && !has_turn(engine, id))
+    if (cold_of(engine, id) > entry->beyond && !gm_engine_has_turn(engine, id))
         gm_engine_lay_aside(engine, id);
 }
 
@@ -309,18 +308,18 @@ static uint64_t may_keep(const struct gm_engine *engine, uint32_t id, uint64_t r
     const struct gm_table_app *entry = &engine->table->apps[id];
     const uint64_t promised = gm_room_promised(engine->table, id);
     uint64_t has = gm_less(entry->resident, promised);
-    if (has_turn(engine, id)) /* what comes and goes is where it is to be */
+    if (gm_engine_has_turn(engine, id)) /* what comes and goes is where it is to be */
         has = gm_less(gm_engine_bytes_for_gpu(engine, id), promised);
     if (is_stuck(engine, id))
         return gm_least(has, entry->beyond);
-    if (has_turn(engine, id))
+    if (gm_engine_has_turn(engine, id))
         has = gm_least(has, engine->apps[id].cap.bend);
     has = gm_least(has, entry->beyond);
     if (gm_engine_is_capped(engine, id))
         room = gm_least(room, below_cap(engine, id));
     if (has <= room)
         return has;
-    return has_turn(engine, id) ? gm_least(room, gm_less(has, GM_PLACE_AT_ONCE)) : room;
+    return gm_engine_has_turn(engine, id) ? gm_least(room, gm_less(has, GM_PLACE_AT_ONCE)) : room;
 }
 
 /* The app may have so much more than it is promised. */

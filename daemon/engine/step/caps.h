@@ -10,6 +10,8 @@ struct gm_reason gm_engine_why_capped(const struct gm_engine *engine, uint32_t a
 /* What of the app is beyond the GPU follows from its memory and its cap: after a change of either.
  */
 void gm_engine_fit(struct gm_engine *engine, uint32_t app);
+/* It has its turn, or is about to. */
+bool gm_engine_has_turn(const struct gm_engine *engine, uint32_t app);
 /* What is cold of the app goes beyond, as far as pinned memory has room; also in its turn. */
 void gm_engine_lay_aside(struct gm_engine *engine, uint32_t app);
 /* The app is to have `beyond` bytes more beyond the GPU, which fit there: what other apps have

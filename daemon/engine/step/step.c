@@ -465,6 +465,7 @@ static void go_round(struct gm_engine *engine)
     gm_engine_try_failed(engine);
     gm_engine_place(engine);
     gm_engine_hold_gates(engine);
+    gm_engine_keep_link(engine);
     if (gm_engine_is_plan_stale(engine))
         gm_engine_plan(engine);
     gm_engine_move(engine);

@@ -202,6 +202,8 @@ static bool is_copying(const struct gm_engine *engine)
  * as often as that. */
 #define GM_LINK_KEPT_NS (2 * GM_S)
 #define GM_LINK_HEARD_NS (250 * GM_MS)
+/* The counters tell of a copy so late. */
+#define GM_LINK_SETTLES_NS (50 * GM_MS)
 
 /* What the apps need does not fit the GPU: less of it would serve them all. */
 static bool is_short_of_room(const struct gm_engine *engine)
@@ -219,7 +221,7 @@ static bool is_to_check(const struct gm_engine *engine, uint32_t id, bool is_sho
 {
     const struct gm_table_app *entry = &engine->table->apps[id];
     const bool is_cold = entry->on_host > 0 && entry->cold > 0;
-    return engine->apps[id].state == GM_APP_RUNNING &&
+    return gm_engine_has_turn(engine, id) &&
            (is_cold || is_short || gm_check_is_searching(&engine->check, id));
 }
 
@@ -237,9 +239,7 @@ static bool follow_app(struct gm_engine *engine, uint32_t id)
     app->check.is_known = app->stat != NULL;
     if (app->check.on_host != on_host)
         gm_check_change(&engine->check, id);
-    if (app->check.was_running && !is_running && engine->link.is_kept &&
-        gm_check_wants(&engine->check, id, engine->now))
-        gm_check_starved(&engine->check, id, engine->now);
+    app->check.has_stopped = app->check.was_running && !is_running && !app->places.is_held;
     app->check.was_running = is_running;
     app->check.on_host = on_host;
     return is_other;
@@ -272,19 +272,17 @@ static bool is_link_wanted(const struct gm_engine *engine)
         return false;
     bool is_wanted = false;
     for (uint32_t id = 0; id < engine->config.max_apps && !is_wanted; id++)
-        is_wanted = engine->apps[id].state == GM_APP_RUNNING &&
+        is_wanted = engine->apps[id].session && gm_engine_has_turn(engine, id) &&
                     gm_check_wants(&engine->check, id, engine->now);
     return is_wanted;
 }
 
-static void keep_link(struct gm_engine *engine, bool is_short)
+void gm_engine_keep_link(struct gm_engine *engine)
 {
     const bool was_kept = engine->link.is_kept;
-    engine->link.is_kept = is_short && is_link_wanted(engine);
-    if (!was_kept || engine->link.is_kept)
-        return;
-    gm_engine_replan(engine);
-    gm_engine_again(engine);
+    engine->link.is_kept = is_short_of_room(engine) && is_link_wanted(engine);
+    if (was_kept && !engine->link.is_kept)
+        gm_engine_replan(engine);
 }
 
 uint64_t gm_engine_link_due(const struct gm_engine *engine)
@@ -292,24 +290,6 @@ uint64_t gm_engine_link_due(const struct gm_engine *engine)
     const uint64_t heard = engine->link.heard_at + GM_LINK_HEARD_NS;
     const uint64_t kept = engine->link.kept_from + GM_LINK_KEPT_NS;
     return engine->link.is_kept ? gm_least(heard, kept) : GM_TIME_NEVER;
-}
-
-void gm_engine_follow_check(struct gm_engine *engine)
-{
-    const bool is_copying_now = is_copying(engine), is_short = is_short_of_room(engine);
-    bool is_on = false;
-    if (is_copying_now || engine->link.was_copying)
-        engine->link.since = engine->now;
-    engine->link.was_copying = is_copying_now;
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        if (engine->apps[id].state == GM_APP_UNUSED)
-            continue;
-        if (follow_app(engine, id))
-            engine->link.since = engine->link.kept_from = engine->now;
-        is_on = is_on || is_to_check(engine, id, is_short);
-    }
-    measure(engine, is_on && !engine->stopping.is_on && engine->now >= engine->check.off_until);
-    keep_link(engine, is_short);
 }
 
 /* ---- samples ---- */
@@ -344,14 +324,53 @@ static void do_step(struct gm_engine *engine, const struct gm_check_step *step)
                                       .app = step->kind == GM_CHECKED_FOREIGN ? GM_NONE : step->app,
                                       .checked = {.step = (uint8_t)step->kind,
                                                   .bytes = step->bytes,
+                                                  .rate = engine->check.rate,
                                                   .for_ns = engine->check.off_ns}});
     if (step->kind == GM_CHECKED_FOREIGN)
         return;
     engine->link.kept_from = engine->now;
     if (step->kind == GM_CHECKED_TRY)
         gm_engine_lay_aside(engine, step->app);
+    if (!gm_engine_has_turn(engine, step->app)) {
+        gm_engine_need_places(engine, step->app);
+        return;
+    }
     gm_engine_hold_at_once(engine, step->app);
     gm_engine_want_places(engine, step->app);
+}
+
+/* The turns of some have ended. What is tried of their memory does not come for the next: that
+ * costs less than to move it while they run. */
+static void prepare_trials(struct gm_engine *engine, bool is_short)
+{
+    for (uint32_t id = 0; is_short && id < engine->config.max_apps; id++) {
+        if (!engine->apps[id].session || !engine->apps[id].check.has_stopped ||
+            engine->now >= engine->link.heard_at + GM_LINK_HEARD_NS || is_critical(engine))
+            continue;
+        const struct gm_check_step step =
+            gm_check_prepare(&engine->check, engine->table, id, engine->now);
+        do_step(engine, &step);
+    }
+}
+
+void gm_engine_follow_check(struct gm_engine *engine)
+{
+    const bool is_copying_now = is_copying(engine), is_short = is_short_of_room(engine);
+    bool is_on = false;
+    if (is_copying_now || engine->link.was_copying)
+        engine->link.since = engine->now + GM_LINK_SETTLES_NS;
+    engine->link.was_copying = is_copying_now;
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (engine->apps[id].state == GM_APP_UNUSED)
+            continue;
+        if (follow_app(engine, id)) {
+            engine->link.kept_from = engine->now;
+            engine->link.since = gm_most(engine->link.since, engine->now);
+        }
+        is_on = is_on || is_to_check(engine, id, is_short);
+    }
+    measure(engine, is_on && !engine->stopping.is_on && engine->now >= engine->check.off_until);
+    prepare_trials(engine, is_short);
 }
 
 const char *gm_engine_why_unjudged(const struct gm_engine *engine)

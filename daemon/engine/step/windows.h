@@ -22,6 +22,8 @@ void gm_engine_take_sample_in(struct gm_engine *engine, const struct gm_meter_sa
                               const char *why_none);
 /* Why nothing is judged now though there is a meter; NULL: there is no reason. */
 const char *gm_engine_why_unjudged(const struct gm_engine *engine);
+/* Before each plan: whether the link is to be free for a trial, so that nothing comes ahead. */
+void gm_engine_keep_link(struct gm_engine *engine);
 /* When what may come ahead is decided anew, as the link was kept free for a trial. */
 uint64_t gm_engine_link_due(const struct gm_engine *engine);
 /* At the end of each run: who runs, with what on the host, and whether anything is copied. */
