@@ -127,7 +127,7 @@ static void let_pass(struct gm_check_app *a, uint64_t rate, uint64_t ns)
 
 static void find(struct gm_check_app *a, struct gm_check_part *part, uint64_t rate, uint64_t ns)
 {
-    const uint64_t limit = a->trial == GM_TRIAL_SAMPLE ? GM_CHECK_RATE / 4 : GM_CHECK_RATE;
+    const uint64_t limit = a->trial == GM_TRIAL_WHOLE ? 2 * GM_CHECK_RATE : GM_CHECK_RATE;
     a->sum += bytes_in(rate, ns);
     a->ns += ns;
     a->n++;
@@ -492,13 +492,14 @@ static struct gm_check_step begin_trial(struct gm_check *check, struct gm_table 
     struct gm_check_app *a = &check->apps[app];
     const uint8_t hidden = lowest(table, app, is_hidden);
     const uint8_t claimed = lowest(table, app, is_only_claimed);
-    const uint8_t level = hidden < claimed ? hidden : claimed;
+    const bool is_hidden_first = hidden <= claimed || hidden <= GM_CHECK_AT_ONCE;
+    const uint8_t level = is_hidden_first ? hidden : claimed;
     a->is_over = level == UINT8_MAX;
     if (now < a->try_at || a->is_over)
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
     const uint32_t halves = level < GM_CHECK_HALVES ? level : GM_CHECK_HALVES;
     const uint32_t most = count(table, app, NULL) >> halves;
-    a->is_known = hidden <= claimed;
+    a->is_known = is_hidden_first;
     struct pick set =
         pick(table, app, a->is_known ? is_hidden : is_only_claimed, level, most > 0 ? most : 1);
     const bool is_sampled = set.n > GM_CHECK_SAMPLED;
@@ -612,7 +613,8 @@ static struct gm_check_step try_more(struct gm_check *check, struct gm_table *ta
     return step;
 }
 
-/* Of the trials that are on: that of the app which was quiet for the shortest time. */
+/* Of the trials that are on the one that is to blame: a sample first, as that costs least; then
+ * that of the app which was quiet for the shortest time. */
 static uint32_t newest_trial(const struct gm_check *check, const struct gm_table *table,
                              const struct gm_check_part *parts, uint32_t n)
 {
@@ -622,7 +624,9 @@ static uint32_t newest_trial(const struct gm_check *check, const struct gm_table
         const struct gm_check_app *a = &check->apps[app];
         if (a->trial != GM_TRIAL_NONE &&
             count(table, app, is_tried) > count(table, app, is_to_go) &&
-            (newest == GM_NONE || a->was_quiet < check->apps[newest].was_quiet))
+            (newest == GM_NONE || a->trial < check->apps[newest].trial ||
+             (a->trial == check->apps[newest].trial &&
+              a->was_quiet < check->apps[newest].was_quiet)))
             newest = app;
     }
     return newest;

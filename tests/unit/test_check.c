@@ -145,7 +145,7 @@ static uint64_t rate_of(struct world *world)
 {
     uint64_t rate = draw(world, GB / 10) + world->foreign;
     if (world->read > 0 && is_at_it(world))
-        rate += GB + draw(world, world->read < 25 ? 2 * GB * world->read : 50 * GB);
+        rate += 3 * GB + draw(world, world->read < 25 ? 2 * GB * world->read : 50 * GB);
     return rate;
 }
 
