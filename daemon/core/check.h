@@ -10,15 +10,16 @@
  * it. The link tells, but not whose memory it was. So memory is searched as coins are for the false
  * ones, in groups:
  *
- *   search   There is traffic. What lies on the host and was not proved to be cold is suspect. Half
- * of the suspects goes to the GPU, the coldest first. If that ends the traffic, the others are
- *            proved; if not, half of those goes, and so on. The last eighth goes at once: the
- * program is slow until then. trial    There is none, and others want room. What was brought back,
- * or what is only claimed, is put on the host, the least likely first: a sample of it, then all. If
- * it is used, that is seen in some 40 ms: it goes back at once, and the next trial is of half as
- * much. If not, it is proved. What failed is tried again when all else has failed as often: so use
- * that moves is followed. After the first few, trials that fail wait for so long that they cost
- *            less than 3 % of the program's time.
+ *   search  There is traffic. What lies on the host and was not proved to be cold is suspect. Half
+ *           of the suspects goes to the GPU, the coldest first. If that ends the traffic, the
+ *           others are proved; if not, half of those goes, and so on. The last eighth goes at once:
+ *           the program is slow until then.
+ *   trial   There is none, and others want room. What was brought back, or is only claimed, is put
+ *           on the host, the least likely first: a sample of it, then all. If it is used, that is
+ *           seen in some 40 ms: it goes back at once, and the next trial is of half as much. If
+ *           not, it is proved. What failed is tried again when all else has failed as often: so use
+ *           that moves is followed. Parts of less than an eighth of a program's memory are tried so
+ *           seldom that it costs less than 3 % of its time.
  *
  * If there is traffic and no memory is suspect any more, others use the link: what is proved is
  * suspect then, and if there is none either, nothing can be told for a while (GM_CHECKED_FOREIGN).

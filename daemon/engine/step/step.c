@@ -434,6 +434,7 @@ static void begin(struct gm_engine *engine)
     if (engine->now >= engine->sample_at)
         gm_engine_sample(engine);
     gm_engine_follow_windows(engine);
+    gm_engine_prepare_trials(engine);
     gm_engine_follow_hints(engine);
     check_deadlines(engine);
 }

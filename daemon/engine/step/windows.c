@@ -198,9 +198,10 @@ static bool is_copying(const struct gm_engine *engine)
     return gm_engine_is_copying(engine, GM_WAY_IN) || gm_engine_is_copying(engine, GM_WAY_OUT);
 }
 
-/* A trial waits for the link for so long, from when it is to begin, or was told; and samples come
- * as often as that. */
-#define GM_LINK_KEPT_NS (2 * GM_S)
+/* Nothing comes ahead for so long, from when a turn begins or a trial: a sample is judged in that.
+ */
+#define GM_LINK_KEPT_NS (400 * GM_MS)
+/* Samples of the link come as often as that. */
 #define GM_LINK_HEARD_NS (250 * GM_MS)
 /* The counters tell of a copy so late. */
 #define GM_LINK_SETTLES_NS (50 * GM_MS)
@@ -339,10 +340,9 @@ static void do_step(struct gm_engine *engine, const struct gm_check_step *step)
     gm_engine_want_places(engine, step->app);
 }
 
-/* The turns of some have ended. What is tried of their memory does not come for the next: that
- * costs less than to move it while they run. */
-static void prepare_trials(struct gm_engine *engine, bool is_short)
+void gm_engine_prepare_trials(struct gm_engine *engine)
 {
+    const bool is_short = is_short_of_room(engine);
     for (uint32_t id = 0; is_short && id < engine->config.max_apps; id++) {
         if (!engine->apps[id].session || !engine->apps[id].check.has_stopped ||
             engine->now >= engine->link.heard_at + GM_LINK_HEARD_NS || is_critical(engine))
@@ -370,7 +370,6 @@ void gm_engine_follow_check(struct gm_engine *engine)
         is_on = is_on || is_to_check(engine, id, is_short);
     }
     measure(engine, is_on && !engine->stopping.is_on && engine->now >= engine->check.off_until);
-    prepare_trials(engine, is_short);
 }
 
 const char *gm_engine_why_unjudged(const struct gm_engine *engine)

@@ -22,6 +22,9 @@ void gm_engine_take_sample_in(struct gm_engine *engine, const struct gm_meter_sa
                               const char *why_none);
 /* Why nothing is judged now though there is a meter; NULL: there is no reason. */
 const char *gm_engine_why_unjudged(const struct gm_engine *engine);
+/* Of programs whose turns have ended something is tried: it does not come for their next ones. That
+ * costs less than to move it while they run. Once a run, before anything is decided. */
+void gm_engine_prepare_trials(struct gm_engine *engine);
 /* Before each plan: whether the link is to be free for a trial, so that nothing comes ahead. */
 void gm_engine_keep_link(struct gm_engine *engine);
 /* When what may come ahead is decided anew, as the link was kept free for a trial. */
