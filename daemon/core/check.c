@@ -121,8 +121,10 @@ static void let_pass(struct gm_check_app *a, uint64_t rate, uint64_t ns)
     const uint64_t passed = bytes_in(rate, ns) / 5 * 4; /* as above */
     const uint64_t for_ns = ns < 4 * GM_CHECK_FORGET_NS ? ns : 4 * GM_CHECK_FORGET_NS;
     a->in_flight -= passed < a->in_flight ? passed : a->in_flight;
+    const uint64_t thousandths = for_ns / (GM_CHECK_FORGET_NS / 1000);
     a->in_flight -=
-        (a->in_flight / (rate < GM_CHECK_RATE ? 4 : 40) + 1) / GM_CHECK_FORGET_NS * for_ns;
+        gm_least(a->in_flight,
+                 a->in_flight / (rate < GM_CHECK_RATE ? 4000 : 40000) * thousandths + thousandths);
 }
 
 static void find(struct gm_check_app *a, struct gm_check_part *part, uint64_t rate, uint64_t ns)
@@ -331,6 +333,7 @@ static struct gm_check_step bring_back(struct gm_check *check, struct gm_table *
     struct gm_check_step step = {.kind = GM_CHECKED_BACK, .app = app};
     a->searched = suspects > a->searched ? suspects : a->searched;
     a->searched_at = now;
+    a->is_over = false;
     const bool is_rest = suspects <= a->searched / GM_CHECK_LAST;
     const uint32_t n = is_rest ? suspects : (suspects + 1) / 2;
     const uint8_t level = level_of(count(table, app, NULL), n);
@@ -490,12 +493,14 @@ static struct gm_check_step begin_trial(struct gm_check *check, struct gm_table 
                                         uint32_t app, uint64_t now)
 {
     struct gm_check_app *a = &check->apps[app];
+    if (now < a->try_at || a->is_over)
+        return (struct gm_check_step){.kind = GM_CHECKED_NONE};
     const uint8_t hidden = lowest(table, app, is_hidden);
     const uint8_t claimed = lowest(table, app, is_only_claimed);
     const bool is_hidden_first = hidden <= claimed || hidden <= GM_CHECK_AT_ONCE;
     const uint8_t level = is_hidden_first ? hidden : claimed;
     a->is_over = level == UINT8_MAX;
-    if (now < a->try_at || a->is_over)
+    if (a->is_over)
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
     const uint32_t halves = level < GM_CHECK_HALVES ? level : GM_CHECK_HALVES;
     const uint32_t most = count(table, app, NULL) >> halves;
@@ -531,6 +536,7 @@ static struct gm_check_step end_trial(struct gm_check *check, struct gm_table *t
         gm_table_set_level(table, c, level);
     }
     a->trial = GM_TRIAL_NONE;
+    a->is_over = false;
     if (a->level >= GM_CHECK_AT_ONCE)
         a->try_at = now + gm_most(rest_after(a->failed++), GM_CHECK_REST * (now - a->tried_at));
     gm_check_change(check, app);
@@ -547,6 +553,7 @@ static struct gm_check_step put_off(struct gm_check *check, struct gm_table *tab
     if (is_tried(&table->chunks[c]))
         trust(table, c, GM_TRUST_NEEDED, &step);
     a->trial = GM_TRIAL_NONE;
+    a->is_over = false;
     a->try_at = now + rest_after(a->starved++);
     gm_check_change(check, app);
     return step;

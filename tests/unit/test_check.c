@@ -38,7 +38,7 @@ struct world {
     bool is_short;
     uint64_t random, next_va, now, foreign;
     uint64_t period, burst; /* touches last so long in each period; 0: all the time */
-    uint32_t read;          /* chunks that are touched and lie on the host */
+    uint32_t there, read;   /* chunks on the host; of those, which are touched */
     /* So far. */
     uint32_t backs, tries, moved, given_up;
     uint64_t slow_ns, saved, samples; /* time with such; chunks that rightly lie there, of each */
@@ -107,6 +107,7 @@ static void settle(struct world *world)
         if (has_changed)
             gm_check_change(&world->check, app);
     }
+    world->there = on_host(world, false);
     world->read = on_host(world, true);
 }
 
@@ -159,7 +160,7 @@ static void step(struct world *world)
                                            .ns = meter->ns};
     world->now = sample.end;
     world->slow_ns += world->read > 0 && is_at_it(world) ? SAMPLE_NS : 0;
-    world->saved += on_host(world, false) - world->read;
+    world->saved += world->there - world->read;
     world->samples++;
     for (uint32_t i = 0; i < world->n; i++)
         world->parts[i].may_try = world->parts[i].has_host = true;
@@ -181,11 +182,11 @@ static void run(struct world *world, uint64_t ns)
 
 /* From now on nearly all of the `cold` chunks that are not touched lie on the host, and trials of
  * the others take less than 3 % of the time. */
-static void check_steady(struct world *world, uint32_t cold, uint32_t least)
+static void check_steady(struct world *world, uint32_t cold, uint32_t least, uint32_t slow)
 {
     world->slow_ns = world->saved = world->samples = 0;
     run(world, 600 * GM_S);
-    assert_in_range(world->slow_ns, 0, 18 * GM_S);
+    assert_in_range(world->slow_ns, 0, slow * 6 * GM_S);
     assert_in_range(world->saved * 100, world->samples * cold * least, world->samples * cold * 100);
 }
 
@@ -217,7 +218,7 @@ static void test_one(void **state)
         assert_in_range(world.now - begun, 0, 2 * GM_S);
         assert_in_range(world.backs, 1, 4);
         run(&world, 10 * GM_S);
-        check_steady(&world, 31, 96); /* all but that one */
+        check_steady(&world, 31, 96, 3); /* all but that one */
         assert_int_equal(world.table->chunks[hot].state, GM_CHUNK_RESIDENT);
         end(&world);
     }
@@ -269,7 +270,7 @@ static void test_random(void **state)
             assert_true(world.now < until);
         }
         run(&world, 3600 * GM_S);
-        check_steady(&world, all - guilty, 96);
+        check_steady(&world, all - guilty, 96, 3);
         assert_int_equal(world.given_up, 0);
         end(&world);
     }
@@ -297,7 +298,7 @@ static void test_who(void **state)
                 assert_true(world.now < until);
             }
             run(&world, 600 * GM_S);
-            check_steady(&world, APPS * chunks - 1, 96);
+            check_steady(&world, APPS * chunks - 1, 96, 3);
             end(&world);
         }
 }
@@ -324,7 +325,7 @@ static void test_phases(void **state)
         find(&world);
         assert_in_range(world.now - begun, 0, 2 * GM_S);
         run(&world, 3600 * GM_S);
-        check_steady(&world, 256 - 1 - phase, 96);
+        check_steady(&world, 256 - 1 - phase, 96, 3);
     }
     end(&world);
 }
@@ -342,7 +343,7 @@ static void test_bursts(void **state)
         world.burst = 400 * GM_MS;
         settle(&world);
         run(&world, 3600 * GM_S); /* proofs take longer than its periods by then */
-        check_steady(&world, 63, 60);
+        check_steady(&world, 63, 60, 5);
         end(&world);
     }
 }
@@ -486,7 +487,7 @@ static void test_claims(void **state)
                         cold * 100);
         assert_in_range(world.slow_ns, 0, 2 * GM_S);
         run(&world, 600 * GM_S);
-        check_steady(&world, cold, 96);
+        check_steady(&world, cold, 96, 3);
         end(&world);
     }
 }
@@ -645,7 +646,7 @@ static void test_hostile(void **state)
     world.parts[0] = (struct gm_check_part){.app = 0};
     world.parts[1] = (struct gm_check_part){.app = 1};
     run(&world, 1200 * GM_S); /* and it is forgotten */
-    check_steady(&world, 39, 96);
+    check_steady(&world, 39, 96, 3);
     end(&world);
 }
 

@@ -72,6 +72,7 @@ static struct gm_engine *make_engine(uint32_t index)
     e->config.index = index;
     e->now = GM_S;
     e->apps = calloc(1, sizeof *e->apps);
+    gm_check_init(&e->check, calloc(1, sizeof *e->check.apps), 1);
     e->table = gm_table_init(memory, 1, CHUNKS, 1, 0);
     assert_true(gm_table_add_app(e->table, 0, 1000));
     e->apps[0] = (struct gm_app){.state = GM_APP_RUNNING,
@@ -110,6 +111,7 @@ static int tear_down(void **state)
         gm_actions_close(engines[i]);
         free(engines[i]->table);
         free(engines[i]->apps);
+        free(engines[i]->check.apps);
         free(engines[i]);
     }
     munmap(client.stat, GM_STAT_BYTES);
