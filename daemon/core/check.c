@@ -433,7 +433,8 @@ static struct gm_check_step give_up(struct gm_check *check, struct gm_table *tab
         if (table->apps[app].is_used &&
             (check->apps[app].searched > 0 || check->apps[app].is_doubted))
             acquit(check, table, app, &step);
-    const bool was_just_now = now < check->off_until + 10 * GM_CHECK_BASE_NS + 4 * check->off_ns;
+    const bool was_just_now =
+        check->off_ns > 0 && now < check->off_until + 10 * GM_CHECK_BASE_NS + 4 * check->off_ns;
     check->off_ns = was_just_now ? 2 * check->off_ns : GM_CHECK_OFF_NS;
     if (check->off_ns > GM_CHECK_OFF_MOST_NS)
         check->off_ns = GM_CHECK_OFF_MOST_NS;
@@ -590,11 +591,18 @@ static struct gm_check_step conclude(struct gm_check *check, struct gm_table *ta
     return step;
 }
 
-/* It is searched, or a trial has just begun; it may stand still for that at the moment. */
-static bool is_at_it(const struct gm_check_app *a, uint64_t now)
+/* Somebody is searched, or a trial of it has just begun: it may stand still for that at the moment,
+ * or run in the next. */
+static bool is_any_at_it(const struct gm_check *check, const struct gm_table *table, uint64_t now)
 {
-    return (a->searched > 0 && now < a->searched_at + GM_CHECK_REST_NS) ||
-           (a->trial != GM_TRIAL_NONE && now < a->tried_at + GM_S);
+    bool is_any = false;
+    for (uint32_t app = 0; app < check->max_apps && !is_any; app++) {
+        const struct gm_check_app *a = &check->apps[app];
+        is_any = table->apps[app].is_used &&
+                 ((a->searched > 0 && now < a->searched_at + GM_CHECK_REST_NS) ||
+                  (a->trial != GM_TRIAL_NONE && now < a->tried_at + GM_S / 2));
+    }
+    return is_any;
 }
 
 /* One at a time, so that what it brings about is known to be of it. Of who is cleared at first,
@@ -606,9 +614,8 @@ static struct gm_check_step try_more(struct gm_check *check, struct gm_table *ta
     for (uint32_t i = 0; i < n; i++)
         if (check->apps[parts[i].app].trial != GM_TRIAL_NONE)
             return step;
-    for (uint32_t app = 0; app < check->max_apps; app++)
-        if (table->apps[app].is_used && is_at_it(&check->apps[app], now))
-            return step;
+    if (is_any_at_it(check, table, now))
+        return step;
     for (uint32_t app = 0; app < check->max_apps && step.kind == GM_CHECKED_NONE; app++)
         if (table->apps[app].is_used && check->apps[app].is_cleared &&
             check->apps[app].trial == GM_TRIAL_NONE)
@@ -645,8 +652,8 @@ static uint32_t newest_trial(const struct gm_check *check, const struct gm_table
 struct gm_check_step gm_check_prepare(struct gm_check *check, struct gm_table *table, uint32_t app,
                                       uint64_t now)
 {
-    const struct gm_check_app *a = &check->apps[app];
-    if (a->trial != GM_TRIAL_NONE || a->searched > 0 || check->base >= GM_CHECK_BASE_MOST)
+    if (check->apps[app].trial != GM_TRIAL_NONE || check->base >= GM_CHECK_BASE_MOST ||
+        is_any_at_it(check, table, now))
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
     return begin_trial(check, table, app, now);
 }
