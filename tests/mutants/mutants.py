@@ -1,7 +1,7 @@
 """Faults that the tests must catch: plants each of list.txt and says which test notices.
 
 mutants.py check                       every fault's text is found exactly once in its folder
-mutants.py run [BUILD-DIR] [NAME...]   plants all of them, or those, one after the other
+mutants.py run [BUILD-DIR] [NAME...]   plants all of them, or those, PROCESSES at a time (environment; 1)
 
 The trees that are built lie in BUILD-DIR/mutants (BUILD-DIR is build/ if none is given; it must be configured). The
 simulator of the engine runs first, over its rare seeds, some of jobs, some in which the daemon dies, and SEEDS more (environment; 400), for faults of the daemon. Then come the unit tests of the
@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -228,14 +229,36 @@ def who_catches(mutant, tree, made):
     return None, ""
 
 
+def run_jobs(build, mutants, jobs):
+    """Each job has trees of its own, in BUILD-DIR/mutants/N."""
+    def follow(part):
+        command = [sys.executable, __file__, "run", build] + [mutant.name for mutant in mutants[part::jobs]]
+        environment = dict(os.environ, PROCESSES="1", PART=str(part))
+        with subprocess.Popen(command, text=True, errors="replace", stdout=subprocess.PIPE, env=environment) as job:
+            for line in job.stdout:
+                found = re.fullmatch(r"(\d+) caught, \d+ not\n", line)
+                caught.append(int(found.group(1)) if found else 0)
+                if not re.fullmatch(r"\d+ (caught|by the simulator).*\n", line):
+                    print(line, end="", flush=True)
+    caught = []
+    threads = [threading.Thread(target=follow, args=(part,)) for part in range(min(jobs, len(mutants)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(f"{sum(caught)} caught, {len(mutants) - sum(caught)} not")
+    return sum(caught) < len(mutants)
+
+
 def run(build, mutants):
-    tree, made = os.path.join(build, "mutants", "tree"), os.path.join(build, "mutants", "build")
+    base = os.path.join(build, "mutants", os.environ.get("PART", ""))
+    tree, made = os.path.join(base, "tree"), os.path.join(base, "build")
     os.makedirs(tree, exist_ok=True)
-    lock = open(os.path.join(build, "mutants", "lock"), "w", encoding="utf-8")
+    lock = open(os.path.join(base, "lock"), "w", encoding="utf-8")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        sys.exit(f"faults are being planted in {build}/mutants")
+        sys.exit(f"faults are being planted in {base}")
     copy_tree(tree)
     configure(build, tree, made)
     fault = build_target(made, "sim_engine")
@@ -275,7 +298,9 @@ def main(arguments):
     unknown = set(names) - {mutant.name for mutant in mutants}
     if unknown:
         sys.exit("no such faults: " + " ".join(sorted(unknown)))
-    return run(build, [mutant for mutant in mutants if not names or mutant.name in names])
+    mutants = [mutant for mutant in mutants if not names or mutant.name in names]
+    jobs = int(os.environ.get("PROCESSES", "1"))
+    return run_jobs(build, mutants, jobs) if jobs > 1 else run(build, mutants)
 
 
 if __name__ == "__main__":
