@@ -11,18 +11,25 @@
  * one costs more of the program's time than the memory that it might spare. Of the suspects, one
  * part in so many. */
 #define GM_CHECK_LAST 8
-/* Trials of parts down to an eighth of a program's memory, which is halved so often, follow each
- * other at once. */
+/* Trials of parts down to an eighth of a program's memory, which is halved so often, begin at once.
+ * If they fail in a row, the next one waits for 3, 7, 15 times what the last one took, and so on up
+ * to this: less than 3 % of a program's time. */
 #define GM_CHECK_AT_ONCE 3
-/* After that the next one waits for so many times what the last one took: less than 3 % of a
- * program's time. It waits for twice as long each time, from this ... */
 #define GM_CHECK_REST 32
+/* Of smaller parts the next one waits for that, and at least for this; for parts of half the size
+ * for twice as long ... */
 #define GM_CHECK_REST_NS (4 * GM_S)
 /* ... up to this. */
 #define GM_CHECK_REST_MOST_NS (60 * GM_S)
-/* Of more chunks than SAMPLED one in SAMPLE is tried first: if they are used, that costs little. */
+/* Of more chunks than SAMPLED so many, evenly, are tried first: if they are used, that costs
+ * little.
+ */
 #define GM_CHECK_SAMPLED 64
-#define GM_CHECK_SAMPLE 16
+#define GM_CHECK_SAMPLE 8
+/* A trial ends of which nothing is known after so long, as the link is busy: if the memory is used,
+ * its program stands still meanwhile. It begins anew after this, and twice as long each time. */
+#define GM_CHECK_UNHEARD_NS (150 * GM_MS)
+#define GM_CHECK_STARVED_NS GM_S
 /* Parts of a program's memory are halved so often at most. */
 #define GM_CHECK_HALVES 7
 /* Traffic that was seen once would be seen again in this many times as long. */
@@ -32,8 +39,6 @@
 #define GM_CHECK_HELD 16
 /* What others were seen to move is forgotten so slowly, while nobody can see it. */
 #define GM_CHECK_BASE_NS (60 * GM_S)
-/* Where they move more, bytes a second, trials tell too little. */
-#define GM_CHECK_BASE_MOST (8 * GM_CHECK_RATE)
 /* When others use the link, nothing is judged for so long; twice as long each time that it is
  * soon found again, */
 #define GM_CHECK_OFF_NS (2 * GM_S)
@@ -60,6 +65,11 @@ void gm_check_change(struct gm_check *check, uint32_t app)
     a->n = 0;
 }
 
+void gm_check_note_link(struct gm_check *check, uint64_t rate)
+{
+    check->link = gm_most(check->link, rate);
+}
+
 bool gm_check_wants(const struct gm_check *check, uint32_t app, uint64_t now)
 {
     const struct gm_check_app *a = &check->apps[app];
@@ -83,7 +93,8 @@ static uint64_t whole_proof_of(const struct gm_check_app *a)
     return GM_CHECK_NS << a->wrong;
 }
 
-/* ... that tells something. In a search it is known how soon its traffic is seen. */
+/* ... that tells something. In a search, and when what it brought back is tried, it is known how
+ * soon traffic is seen. */
 static uint64_t proof_of(const struct gm_check_app *a)
 {
     uint64_t ns = whole_proof_of(a);
@@ -116,20 +127,23 @@ static uint64_t bytes_in(uint64_t rate, uint64_t ns)
 
 /* What of the app's copies may not have crossed the link yet. What has not, though the link was
  * free, never will. */
-static void let_pass(struct gm_check_app *a, uint64_t rate, uint64_t ns)
+static void let_pass(const struct gm_check *check, struct gm_check_app *a, uint64_t rate,
+                     uint64_t ns)
 {
     const uint64_t passed = bytes_in(rate, ns) / 5 * 4; /* as above */
     const uint64_t for_ns = ns < 4 * GM_CHECK_FORGET_NS ? ns : 4 * GM_CHECK_FORGET_NS;
     a->in_flight -= passed < a->in_flight ? passed : a->in_flight;
     const uint64_t thousandths = for_ns / (GM_CHECK_FORGET_NS / 1000);
-    a->in_flight -=
-        gm_least(a->in_flight,
-                 a->in_flight / (rate < GM_CHECK_RATE ? 4000 : 40000) * thousandths + thousandths);
+    a->in_flight -= gm_least(
+        a->in_flight,
+        a->in_flight / (rate < gm_check_rate(check) ? 4000 : 40000) * thousandths + thousandths);
 }
 
-static void find(struct gm_check_app *a, struct gm_check_part *part, uint64_t rate, uint64_t ns)
+static void find(struct gm_check *check, struct gm_check_part *part, uint64_t rate, uint64_t ns)
 {
-    const uint64_t limit = a->trial == GM_TRIAL_WHOLE ? 2 * GM_CHECK_RATE : GM_CHECK_RATE;
+    struct gm_check_app *a = &check->apps[part->app];
+    a->unheard = 0;
+    const uint64_t limit = (a->trial == GM_TRIAL_WHOLE ? 2 : 1) * gm_check_rate(check);
     a->sum += bytes_in(rate, ns);
     a->ns += ns;
     a->n++;
@@ -176,10 +190,10 @@ void gm_check_judge(struct gm_check *check, const struct gm_check_sample *sample
         parts[i].finding = GM_CHECK_OPEN;
         explained = explained + bytes >= bytes ? explained + bytes : UINT64_MAX;
         is_void = is_void || parts[i].is_explained || sample->begin < a->explained_until;
-        let_pass(a, sample->rate, sample->ns);
+        let_pass(check, a, sample->rate, sample->ns);
     }
     for (uint32_t i = 0; i < n; i++)
-        parts[i].may_try = parts[i].may_try && !is_void && check->base < GM_CHECK_BASE_MOST;
+        parts[i].may_try = parts[i].may_try && !is_void && !gm_check_is_drowned(check);
     if (is_void)
         return;
     const uint64_t most = sample->rate < GM_CHECK_RATE_MOST ? sample->rate : GM_CHECK_RATE_MOST;
@@ -188,7 +202,7 @@ void gm_check_judge(struct gm_check *check, const struct gm_check_sample *sample
     const uint64_t all = left * 1000 / (sample->cover / GM_US + 1) * 1000;
     const uint64_t rate = follow_base(check, parts, n, all, sample->ns);
     for (uint32_t i = 0; i < n; i++)
-        find(&check->apps[parts[i].app], &parts[i], rate, sample->ns);
+        find(check, &parts[i], rate, sample->ns);
 }
 
 /* ---- chunks ---- */
@@ -312,6 +326,16 @@ bool gm_check_is_all_cold(const struct gm_table *table, uint32_t app)
             if (table->chunks[c].state == GM_CHUNK_ON_HOST && !table->chunks[c].is_cold)
                 return false;
     return true;
+}
+
+uint64_t gm_check_tries(const struct gm_check *check, const struct gm_table *table, uint32_t app)
+{
+    uint64_t bytes = 0;
+    if (check->apps[app].trial == GM_TRIAL_NONE)
+        return 0;
+    EACH_CHUNK(table, app, c)
+    bytes += is_tried(&table->chunks[c]) ? gm_class_bytes(table->chunks[c].class) : 0;
+    return bytes;
 }
 
 /* ---- the search ---- */
@@ -512,13 +536,22 @@ static struct gm_check_step begin_trial(struct gm_check *check, struct gm_table 
     a->trial = is_sampled ? GM_TRIAL_SAMPLE : GM_TRIAL_WHOLE;
     a->level = level;
     a->tried_at = now;
-    a->starved = 0;
+    a->unheard = 0;
+    a->is_likely = false;
     a->is_cleared = false;
     const uint32_t n = set.n;
     const struct gm_check_step step =
-        try_set(check, table, app, &set, is_sampled ? GM_CHECK_SAMPLE : 1);
+        try_set(check, table, app, &set, is_sampled ? n / GM_CHECK_SAMPLE : 1);
     a->rest = n - step.chunks;
     return step;
+}
+
+/* `cost`: how long the trial took. */
+static uint64_t rest_after_failure(const struct gm_check_app *a, uint64_t cost)
+{
+    if (a->level >= GM_CHECK_AT_ONCE)
+        return gm_most(rest_after(a->level - GM_CHECK_AT_ONCE), GM_CHECK_REST * cost);
+    return gm_least((4u << gm_least(a->failed, 16)) - 1, GM_CHECK_REST) * cost;
 }
 
 /* It is used: all of it goes back at once, and the next trial is of less. */
@@ -538,8 +571,9 @@ static struct gm_check_step end_trial(struct gm_check *check, struct gm_table *t
     }
     a->trial = GM_TRIAL_NONE;
     a->is_over = false;
-    if (a->level >= GM_CHECK_AT_ONCE)
-        a->try_at = now + gm_most(rest_after(a->failed++), GM_CHECK_REST * (now - a->tried_at));
+    a->try_at = now + rest_after_failure(a, now - a->tried_at);
+    a->failed++;
+    a->starved = 0;
     gm_check_change(check, app);
     return step;
 }
@@ -555,9 +589,22 @@ static struct gm_check_step put_off(struct gm_check *check, struct gm_table *tab
         trust(table, c, GM_TRUST_NEEDED, &step);
     a->trial = GM_TRIAL_NONE;
     a->is_over = false;
-    a->try_at = now + rest_after(a->starved++);
+    a->try_at =
+        now + gm_least(GM_CHECK_STARVED_NS << gm_least(a->starved++, 8), GM_CHECK_REST_MOST_NS);
     gm_check_change(check, app);
     return step;
+}
+
+struct gm_check_step gm_check_starve(struct gm_check *check, struct gm_table *table, uint32_t app,
+                                     uint64_t ns, uint64_t now)
+{
+    struct gm_check_app *a = &check->apps[app];
+    const bool is_in_doubt = a->trial != GM_TRIAL_NONE && !a->is_likely && a->quiet_ns == 0;
+    if (!is_in_doubt || count(table, app, is_tried) == count(table, app, is_to_go))
+        return (struct gm_check_step){.kind = GM_CHECKED_NONE};
+    a->unheard += ns;
+    return a->unheard > GM_CHECK_UNHEARD_NS ? put_off(check, table, app, now)
+                                            : (struct gm_check_step){.kind = GM_CHECKED_NONE};
 }
 
 /* What it has on the host is not used. */
@@ -582,11 +629,12 @@ static struct gm_check_step conclude(struct gm_check *check, struct gm_table *ta
     if (a->trial == GM_TRIAL_SAMPLE) {
         struct pick rest = rest_of_set(table, a, app);
         a->trial = GM_TRIAL_WHOLE;
+        a->is_likely = true;
         a->rest = 0;
         return try_set(check, table, app, &rest, 1);
     }
     if (a->trial == GM_TRIAL_WHOLE)
-        a->failed = 0;
+        a->failed = a->starved = 0;
     a->trial = GM_TRIAL_NONE;
     return step;
 }
@@ -652,7 +700,7 @@ static uint32_t newest_trial(const struct gm_check *check, const struct gm_table
 struct gm_check_step gm_check_prepare(struct gm_check *check, struct gm_table *table, uint32_t app,
                                       uint64_t now)
 {
-    if (check->apps[app].trial != GM_TRIAL_NONE || check->base >= GM_CHECK_BASE_MOST ||
+    if (check->apps[app].trial != GM_TRIAL_NONE || gm_check_is_drowned(check) ||
         is_any_at_it(check, table, now))
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
     return begin_trial(check, table, app, now);
@@ -664,12 +712,10 @@ struct gm_check_step gm_check_follow(struct gm_check *check, struct gm_table *ta
 {
     struct gm_check_step step = {.kind = GM_CHECKED_NONE};
     bool has_traffic = false;
-    for (uint32_t i = 0; i < n; i++) { /* whosever it is, all have seen it */
-        if (parts[i].finding != GM_CHECK_TRAFFIC)
-            continue;
-        has_traffic = true;
+    for (uint32_t i = 0; i < n; i++)
+        has_traffic = has_traffic || parts[i].finding == GM_CHECK_TRAFFIC;
+    for (uint32_t i = 0; i < n && has_traffic; i++) /* whosever it is, all have seen it */
         gm_check_change(check, parts[i].app);
-    }
     const uint32_t tried = has_traffic ? newest_trial(check, table, parts, n) : GM_NONE;
     if (tried != GM_NONE)
         return end_trial(check, table, tried, now);

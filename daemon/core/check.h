@@ -18,8 +18,9 @@
  *           on the host, the least likely first: a sample of it, then all. If it is used, that is
  *           seen in some 40 ms: it goes back at once, and the next trial is of half as much. If
  *           not, it is proved. What failed is tried again when all else has failed as often: so use
- *           that moves is followed. Parts of less than an eighth of a program's memory are tried so
- *           seldom that it costs less than 3 % of its time.
+ *           that moves is followed. If trials fail in a row they become so seldom that they cost
+ *           less than 3 % of a program's time; those of less than an eighth of its memory always
+ *           are.
  *
  * If there is traffic and no memory is suspect any more, others use the link: what is proved is
  * suspect then, and if there is none either, nothing can be told for a while (GM_CHECKED_FOREIGN).
@@ -55,11 +56,13 @@ struct gm_check_app {
     bool is_cleared;          /* what came back of it did not end the traffic */
     enum { GM_TRIAL_NONE, GM_TRIAL_SAMPLE, GM_TRIAL_WHOLE } trial;
     uint8_t level;     /* of what is tried */
+    bool is_likely;    /* ... of which a sample was not used */
     bool is_known;     /* ... and it is known how soon its traffic would be seen */
     uint32_t rest;     /* chunks of it that are not in the sample */
     uint64_t tried_at; /* since when it is */
     uint32_t failed;   /* trials that failed in a row */
     uint32_t starved;  /* ... or told nothing */
+    uint64_t unheard;  /* for so long it has run with what is tried, and nothing was judged */
     bool is_over;      /* nothing is left to try */
     uint64_t try_at;   /* no trial before */
 };
@@ -67,11 +70,27 @@ struct gm_check_app {
 struct gm_check {
     struct gm_check_app *apps; /* by id */
     uint32_t max_apps;
+    uint64_t link;      /* bytes a second that copies were seen to cross it one way; 0: none were */
     uint64_t base;      /* bytes a second that others were seen to move, */
     uint64_t rate;      /* ... and that now cross and nobody explains */
     uint64_t off_until; /* others use the link: nothing is judged before */
     uint64_t off_ns;    /* ... which was so long; longer each time that it happens again soon */
 };
+
+/* More bytes a second are traffic: a program that reads so much loses 2 % of its time. */
+static inline uint64_t gm_check_rate(const struct gm_check *check)
+{
+    const uint64_t part = check->link / 50;
+    if (check->link == 0 || part > GM_CHECK_RATE)
+        return GM_CHECK_RATE;
+    return part > GM_CHECK_RATE / 8 ? part : GM_CHECK_RATE / 8;
+}
+
+/* Others move so much that trials tell too little. */
+static inline bool gm_check_is_drowned(const struct gm_check *check)
+{
+    return check->base >= 8 * gm_check_rate(check);
+}
 
 /* What an app that ran all the time of a sample did meanwhile. */
 struct gm_check_part {
@@ -98,11 +117,17 @@ void gm_check_begin(struct gm_check *check, uint32_t app, uint64_t copied, uint6
 /* What the app has on the host is changing: what was seen before says nothing of it. */
 void gm_check_change(struct gm_check *check, uint32_t app);
 
+/* So many bytes a second crossed one way while gpumux copied. */
+void gm_check_note_link(struct gm_check *check, uint64_t rate);
+
 /* Memory of the app was brought back, and it is not known yet whether that ended the traffic. */
 static inline bool gm_check_is_searching(const struct gm_check *check, uint32_t app)
 {
     return check->apps[app].searched > 0;
 }
+
+/* Bytes of the app that are being tried: they may be wanted back at any moment. */
+uint64_t gm_check_tries(const struct gm_check *check, const struct gm_table *table, uint32_t app);
 
 /* A trial of its memory is on, or is to begin: for that the link must be free. Other memory of it
  * may be tried than before. */
@@ -127,6 +152,10 @@ struct gm_check_step {
 /* An app has stopped running for now: something of it may be tried when it runs again. */
 struct gm_check_step gm_check_prepare(struct gm_check *check, struct gm_table *table, uint32_t app,
                                       uint64_t now);
+
+/* The app ran for `ns` more, of which nothing can be judged: a trial does not wait for that. */
+struct gm_check_step gm_check_starve(struct gm_check *check, struct gm_table *table, uint32_t app,
+                                     uint64_t ns, uint64_t now);
 
 /* What follows from what was found. `is_short`: memory on the host would serve others. Linear in
  * the apps' chunks, if there is a finding. */

@@ -102,7 +102,7 @@ is_checked() {
 # Others use the link: all comes back, which does not help, and then windows alone decide.
 begin
 is_checked || fail "status says that nothing is checked: $(grep unchecked "$dir/status.json")"
-echo '3000000 0' > "$dir/sim/link0"
+echo '12000000 0' > "$dir/sim/link0"
 within "$patience" is_unchecked 'others use the link' || fail "status does not say so: $(grep unchecked "$dir/status.json")"
 for other in one two; do
     within "$patience" has_on_host $other 16 || fail "what $other does not touch does not go back to the host"

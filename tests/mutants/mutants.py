@@ -3,9 +3,10 @@
 mutants.py check                       every fault's text is found exactly once in its folder
 mutants.py run [BUILD-DIR] [NAME...]   plants all of them, or those, PROCESSES at a time (environment; 1)
 
-The trees that are built lie in BUILD-DIR/mutants (BUILD-DIR is build/ if none is given; it must be configured). The
-simulator of the engine runs first, over its rare seeds, some of jobs, some in which the daemon dies, and SEEDS more (environment; 400), for faults of the daemon. Then come the unit tests of the
-file: those that link it or include its header. list.txt says how a fault is written.
+The trees that are built lie in BUILD-DIR/mutants (BUILD-DIR is build/ if none is given; it must be configured). The unit
+tests of the file run first: those that link it or include its header. For faults of the daemon the simulator of the
+engine comes next, over its rare seeds, SEEDS more (environment; 400), some in which the daemon dies, and some of jobs.
+list.txt says how a fault is written.
 """
 import fcntl
 import os
@@ -19,9 +20,8 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIST = os.path.join(ROOT, "tests", "mutants", "list.txt")
-SEEDS = int(os.environ.get("SEEDS", "400"))
-JOBS = 6
-DEATHS = 40
+SIM_RUNS = (["--evicts"], ["--rare"], ["--seeds", os.environ.get("SEEDS", "400")], ["--deaths", "40"], ["--sleepers"],
+            ["--jobs", "6"])
 CACHED = ("CMAKE_C_COMPILER_LAUNCHER", "CMAKE_MAKE_PROGRAM", "GM_CUDA_INCLUDE")
 SAID_MOST = 110
 SIM_MOST_S, UNIT_MOST_S = 600, 120
@@ -179,14 +179,13 @@ def tests_of(path, root):
 
 
 def runs_of(mutant, tree, made):
-    """Test, its target, and its command: in this order."""
-    runs = []
-    if mutant.path.startswith("daemon/"):
-        runs.append(("sim", "sim_engine", [f"{made}/tests/sim/sim_engine"]))
+    """Test, its target, and its command: in this order, the quick ones first."""
+    runs = [(test.replace("test_", "unit ", 1), test, [f"{made}/tests/unit/{test}"])
+            for test in tests_of(mutant.path, tree)]
     if mutant.path.startswith("daemon/core/sched"):
         runs.append(("sim_sched", "sim_sched", [f"{made}/tests/sim/sim_sched"]))
-    for test in tests_of(mutant.path, tree):
-        runs.append((test.replace("test_", "unit ", 1), test, [f"{made}/tests/unit/{test}"]))
+    if mutant.path.startswith("daemon/"):
+        runs.append(("sim", "sim_engine", [f"{made}/tests/sim/sim_engine"]))
     return runs
 
 
@@ -197,21 +196,10 @@ def said(output):
 
 
 def run_sim(sim):
-    """A seed that fails without the fault, too, says nothing: the next ones are run."""
-    for arguments in (["--sleepers"], ["--evicts"], ["--rare"], ["--jobs", str(JOBS)], ["--deaths", str(DEATHS)]):
+    for arguments in SIM_RUNS:
         done = call(sim, *arguments, timeout=SIM_MOST_S)
-        if done.returncode != 0 and call(sim + ".whole", *arguments).returncode == 0:
+        if done.returncode != 0:
             return done
-    seed = 1
-    while seed <= SEEDS:
-        done = call(sim, "--seeds", str(SEEDS + 1 - seed), str(seed), timeout=SIM_MOST_S)
-        found = re.search(r"sim_engine: seed (\d+)", done.stdout)
-        if done.returncode == 0 or not found:
-            return done
-        seed = int(found.group(1))
-        if call(sim + ".whole", "--seeds", "1", str(seed)).returncode == 0:
-            return done
-        seed += 1
     return done
 
 
@@ -264,7 +252,9 @@ def run(build, mutants):
     fault = build_target(made, "sim_engine")
     if fault:
         sys.exit(fault)
-    shutil.copy(f"{made}/tests/sim/sim_engine", f"{made}/tests/sim/sim_engine.whole")
+    done = run_sim(f"{made}/tests/sim/sim_engine")
+    if done.returncode != 0:
+        sys.exit(f"the simulator fails without a fault: {said(done.stdout)}")
     caught = by_sim = 0
     for mutant in mutants:
         begin = time.monotonic()

@@ -500,9 +500,10 @@ struct gm_engine {
         uint64_t since;     /* samples that began before do not count */
         uint64_t heard_at;  /* the last sample came */
         uint64_t kept_from; /* since when the same programs run, with what they have on the host */
-        bool is_kept;       /* free for a trial: nothing comes ahead of its turn */
-        bool was_copying;   /* at the last look */
-        bool is_told;       /* the log has that there is no meter */
+        uint64_t copies_since; /* the daemon has copied without a pause; 0: it does not */
+        bool is_kept;          /* free for a trial: nothing comes ahead of its turn */
+        bool was_copying;      /* at the last look */
+        bool is_told;          /* the log has that there is no meter */
     } link;
     uint64_t shadows_told; /* gm_engine_wanted_shadows when memory.c last asked */
     struct gm_alarm alarm;

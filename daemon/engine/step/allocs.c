@@ -168,7 +168,7 @@ static void free_allocation(struct gm_engine *engine, uint32_t index, struct gm_
     }
     gm_engine_want_memory(engine);
     if (engine->apps[app].state != GM_APP_GONE)
-        gm_engine_feed(engine, GM_SCHED_SIZE, app, gm_room_promised(engine->table, app));
+        gm_engine_feed_size(engine, app);
 }
 
 void gm_engine_free_allocations(struct gm_engine *engine, uint32_t id)
@@ -291,7 +291,7 @@ enum gm_why gm_engine_commit(struct gm_engine *engine, uint32_t id,
     gm_engine_want_memory(engine);
     gm_engine_need_budget(engine, id);
     gm_engine_tell_room(engine); /* before ALLOCATED */
-    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_promised(engine->table, id));
+    gm_engine_feed_size(engine, id);
     return GM_WHY_NONE;
 }
 

@@ -815,7 +815,7 @@ static void rejoin_app(struct gm_engine *engine, uint32_t id)
     gm_engine_follow_cap(engine, id);
     gm_engine_need_places(engine, id);
     gm_engine_tell_room(engine);
-    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_promised(engine->table, id));
+    gm_engine_feed_size(engine, id);
 }
 
 void gm_engine_give_up_app(struct gm_engine *engine, uint32_t id, bool is_over)

@@ -94,7 +94,7 @@ static void set_beyond(struct gm_engine *engine, uint32_t id, uint64_t beyond)
     if (beyond == engine->table->apps[id].beyond)
         return;
     gm_table_set_beyond(engine->table, id, beyond);
-    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_promised(engine->table, id));
+    gm_engine_feed_size(engine, id);
     if (is_more)
         gm_engine_hold_at_once(engine, id); /* what fails is tried again later */
     else

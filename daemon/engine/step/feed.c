@@ -504,8 +504,6 @@ static void feed(struct gm_engine *engine, struct gm_sched_event event)
     struct gm_unit *unit = &engine->units[event.app];
     if (event.kind == GM_SCHED_JOIN)
         event.user = gm_engine_user_of(engine, id);
-    if (event.kind == GM_SCHED_SIZE && engine->apps[id].is_stopped)
-        event.bytes = 0; /* what it keeps is no room */
     if (event.kind == GM_SCHED_WANT || event.kind == GM_SCHED_IDLE)
         engine->apps[id].is_wanting = event.kind == GM_SCHED_WANT;
     /* It has come back and runs, though it has no turn: gm_engine_run_on. */
@@ -529,6 +527,18 @@ void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uin
                     uint64_t bytes)
 {
     feed(engine, (struct gm_sched_event){.kind = kind, .app = app, .bytes = bytes});
+}
+
+/* What is tried on the host may be wanted back at any moment, so nobody else is let in for its
+ * room: that is for when it is proved. What one that is stopped keeps is no room. */
+void gm_engine_feed_size(struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_table_app *entry = &engine->table->apps[id];
+    const uint64_t bytes =
+        gm_room_promised(engine->table, id) + gm_check_tries(&engine->check, engine->table, id);
+    gm_engine_feed(engine, GM_SCHED_SIZE, id,
+                   engine->apps[id].is_stopped ? 0
+                                               : gm_least(bytes, entry->committed - entry->fixed));
 }
 
 void gm_engine_feed_return(struct gm_engine *engine, uint32_t app, uint32_t level,

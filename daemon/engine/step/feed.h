@@ -17,6 +17,8 @@ int gm_engine_open_sched(struct gm_engine *engine);
 /* Tell the scheduler what happened. */
 void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uint32_t app,
                     uint64_t bytes);
+/* ... how much room the app needs. */
+void gm_engine_feed_size(struct gm_engine *engine, uint32_t app);
 /* The app has come back: of a daemon before it had this level, and was charged so much there. */
 void gm_engine_feed_return(struct gm_engine *engine, uint32_t app, uint32_t level,
                            uint64_t charged_ns);

@@ -95,6 +95,12 @@ static bool look_at_calls(const struct gm_app *app, uint64_t *calls)
     return *calls != app->idle.calls || is_inside || awaits_memory(app);
 }
 
+bool gm_engine_has_called(const struct gm_app *app)
+{
+    uint64_t calls;
+    return look_at_calls(app, &calls);
+}
+
 /* The calls of it that have returned, as it says. */
 static uint64_t calls_of(const struct gm_app *app)
 {
@@ -121,8 +127,7 @@ static bool is_active(struct gm_app *app)
 static bool may_have_work(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
-    uint64_t calls;
-    return !app->idle.is_idle || app->idle.quiet_at == 0 || look_at_calls(app, &calls);
+    return !app->idle.is_idle || app->idle.quiet_at == 0 || gm_engine_has_called(app);
 }
 
 static void note_active(struct gm_engine *engine, uint32_t id)
@@ -688,7 +693,7 @@ static void stop(struct gm_engine *engine, uint32_t id)
                                               .stopped.why = gm_engine_why_stopped(engine, id)});
     gm_engine_note_silence(engine, id, true);
     gm_engine_rests(engine, id);
-    gm_engine_feed(engine, GM_SCHED_SIZE, id, 0);
+    gm_engine_feed_size(engine, id);
 }
 
 static void go_on(struct gm_engine *engine, uint32_t id)
@@ -697,7 +702,7 @@ static void go_on(struct gm_engine *engine, uint32_t id)
     gm_engine_happened(engine, id, GM_EVENT_CONTINUED);
     gm_engine_note_silence(engine, id, false);
     awaits_anew(engine, id);
-    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_promised(engine->table, id));
+    gm_engine_feed_size(engine, id);
     /* One with an open gate did not say that its work had ended. */
     if (app->state == GM_APP_PAUSED ? gm_engine_awaits_turn(app) : app->idle.quiet_at == 0)
         gm_engine_wants(engine, id);

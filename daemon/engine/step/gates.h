@@ -37,6 +37,8 @@ void gm_engine_stand_in_line(struct gm_engine *engine, uint32_t app, bool is_wan
 void gm_engine_wants(struct gm_engine *engine, uint32_t app);
 /* The answer to QUERY. */
 void gm_engine_quiet(struct gm_engine *engine, uint32_t app, const struct gm_msg_quiet *quiet);
+/* It has submitted something since it was last sampled, or does just now. */
+bool gm_engine_has_called(const struct gm_app *app);
 /* It has work that waits for its turn, as far as can be seen. */
 bool gm_engine_awaits_turn(const struct gm_app *app);
 /* It wants nothing now, whatever it does. */

@@ -196,7 +196,7 @@ void gm_engine_share(struct gm_engine *engine, uint32_t id, const struct gm_msg_
     for (uint32_t other = 0; other < engine->config.max_apps; other++)
         if (engine->table->apps[other].is_used)
             gm_engine_need_budget(engine, other);
-    gm_engine_feed(engine, GM_SCHED_SIZE, id, gm_room_promised(engine->table, id));
+    gm_engine_feed_size(engine, id);
     gm_engine_update_room(engine);
     gm_engine_tell_room(engine);
     answer_share(engine, id, ask->cookie, CUDA_SUCCESS, share);

@@ -41,6 +41,7 @@
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/copies.h"
 #include "daemon/engine/step/feed.h"
+#include "daemon/engine/step/gates.h"
 #include "daemon/engine/step/places.h"
 
 /* Whether the program is asked to mark, and does. */
@@ -295,15 +296,32 @@ uint64_t gm_engine_link_due(const struct gm_engine *engine)
 
 /* ---- samples ---- */
 
-/* The programs that work: of one that rests, what it left alone says nothing. Returns how many. */
-static uint32_t gather(struct gm_engine *engine)
+/* The program has had no work on the GPU since then: what it left alone says nothing. */
+static bool has_rested(const struct gm_app *app, uint64_t since)
+{
+    const bool rests =
+        app->idle.is_idle || (app->idle.quiet_at != 0 && app->idle.quiet_at <= since);
+    return app->state == GM_APP_PAUSED || (rests && !gm_engine_has_called(app));
+}
+
+/* Work of a program may be ending, of which nothing is known here. */
+static bool is_any_between(const struct gm_engine *engine)
+{
+    bool is_any = false;
+    for (uint32_t id = 0; id < engine->config.max_apps && !is_any; id++)
+        is_any = engine->apps[id].state == GM_APP_DRAINING;
+    return is_any;
+}
+
+/* The programs that have work on the GPU. Returns how many. */
+static uint32_t gather(struct gm_engine *engine, uint64_t since)
 {
     struct gm_check_part *parts = engine->check_parts;
     const bool may_try = !is_critical(engine);
     uint32_t n = 0;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         const struct gm_app *app = &engine->apps[id];
-        if (app->state != GM_APP_RUNNING || app->idle.is_idle || !app->check.is_known)
+        if (app->state != GM_APP_RUNNING || has_rested(app, since) || !app->check.is_known)
             continue;
         parts[n++] = (struct gm_check_part){
             .app = id,
@@ -359,6 +377,8 @@ void gm_engine_follow_check(struct gm_engine *engine)
     bool is_on = false;
     if (is_copying_now || engine->link.was_copying)
         engine->link.since = engine->now + GM_LINK_SETTLES_NS;
+    if (!is_copying_now || !engine->link.was_copying)
+        engine->link.copies_since = is_copying_now ? engine->now : 0;
     engine->link.was_copying = is_copying_now;
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         if (engine->apps[id].state == GM_APP_UNUSED)
@@ -374,7 +394,21 @@ void gm_engine_follow_check(struct gm_engine *engine)
 
 const char *gm_engine_why_unjudged(const struct gm_engine *engine)
 {
-    return engine->now < engine->check.off_until ? "others use the link" : NULL;
+    const bool is_heard = engine->now < engine->link.heard_at + GM_LINK_HEARD_NS;
+    const bool is_drowned = is_heard && gm_check_is_drowned(&engine->check);
+    return engine->now < engine->check.off_until || is_drowned ? "others use the link" : NULL;
+}
+
+/* A sample cannot be judged: programs that run with what is tried wait for that in vain. */
+static void starve(struct gm_engine *engine, uint64_t ns)
+{
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (engine->apps[id].state != GM_APP_RUNNING || !engine->apps[id].check.is_known)
+            continue;
+        const struct gm_check_step step =
+            gm_check_starve(&engine->check, engine->table, id, ns, engine->now);
+        do_step(engine, &step);
+    }
 }
 
 static void take_sample(struct gm_engine *engine, const struct gm_meter_sample *sample)
@@ -386,14 +420,22 @@ static void take_sample(struct gm_engine *engine, const struct gm_meter_sample *
         .cover = sample->cover,
         .ns = sample->ns};
     engine->link.heard_at = engine->now;
-    if (sample->begin < engine->link.since || is_copying(engine))
+    if (engine->link.copies_since != 0 && sample->begin >= engine->link.copies_since)
+        gm_check_note_link(&engine->check,
+                           gm_most(sample->rate[GM_WAY_IN], sample->rate[GM_WAY_OUT]));
+    if (sample->begin < engine->link.since || is_copying(engine) || is_any_between(engine)) {
+        starve(engine, sample->ns);
         return;
-    const uint32_t n = gather(engine);
+    }
+    const uint32_t n = gather(engine, sample->begin);
     gm_check_judge(&engine->check, &one, engine->check_parts, n);
     const struct gm_check_step step =
         gm_check_follow(&engine->check, engine->table, engine->check_parts, n,
                         is_short_of_room(engine), engine->now);
     do_step(engine, &step);
+    for (uint32_t i = 0; i < n; i++)
+        if (engine->check_parts[i].finding == GM_CHECK_QUIET)
+            gm_engine_feed_size(engine, engine->check_parts[i].app); /* what is proved is room */
 }
 
 void gm_engine_take_sample_in(struct gm_engine *engine, const struct gm_meter_sample *sample,
