@@ -530,6 +530,91 @@ static void test_no_trials(void **state)
     end(&world);
 }
 
+/* Until something is tried, which a trial of all is. */
+static void until_tried(struct world *world)
+{
+    for (const uint64_t until = world->now + 60 * GM_S; world->tries == 0;) {
+        step(world);
+        assert_true(world->now < until);
+    }
+}
+
+/* Nothing can be judged while a trial is on: it ends soon, as the program may stand still, and the
+ * next one comes later each time. One that a sample speaks for goes on, and what is tried counts as
+ * room that the program needs until it is proved. */
+static void test_busy_link(void **state)
+{
+    struct world world;
+    uint64_t last = 0;
+    (void)state;
+    begin(&world, 1, 7);
+    allocate(&world, 0, 32, REACHED);
+    settle(&world);
+    assert_int_equal(gm_check_starve(&world.check, world.table, 0, GM_S, world.now).kind,
+                     GM_CHECKED_NONE);
+    for (int times = 0; times < 4; times++) {
+        world.tries = 0;
+        const uint64_t begun = world.now;
+        until_tried(&world);
+        const uint64_t rested = world.now - begun;
+        assert_true(times == 0 || rested + SAMPLE_NS >= GM_S << (times - 1));
+        assert_true(times < 2 || rested > last);
+        last = rested;
+        assert_int_equal(gm_check_tries(&world.check, world.table, 0), world.last.bytes);
+        assert_int_equal(gm_check_starve(&world.check, world.table, 0, 100 * GM_MS, world.now).kind,
+                         GM_CHECKED_NONE);
+        const struct gm_check_step step =
+            gm_check_starve(&world.check, world.table, 0, 100 * GM_MS, world.now);
+        assert_int_equal(step.kind, GM_CHECKED_BACK);
+        assert_int_equal(step.bytes, world.last.bytes);
+        assert_int_equal(gm_check_tries(&world.check, world.table, 0), 0);
+        settle(&world);
+    }
+    end(&world);
+}
+
+static void test_busy_later(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 1, 7);
+    allocate(&world, 0, 200, REACHED);
+    settle(&world);
+    for (; world.tries < 2; step(&world)) /* a sample, which was quiet, and then all */
+        assert_true(world.now < 60 * GM_S);
+    const uint64_t tried = gm_check_tries(&world.check, world.table, 0);
+    assert_true(tried > 100 * 32 * MIB);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(gm_check_starve(&world.check, world.table, 0, GM_S, world.now).kind,
+                         GM_CHECKED_NONE);
+    run(&world, 10 * GM_S);
+    assert_int_equal(gm_check_tries(&world.check, world.table, 0), 0); /* it is proved, */
+    assert_int_equal(on_host(&world, false), 199);                     /* ... and stays there */
+    end(&world);
+}
+
+/* Of three programs that touch all that they claim each loses little for trials, from the first
+ * second on. */
+static void test_all_touched(void **state)
+{
+    struct world world;
+    (void)state;
+    for (uint32_t chunks = 32; chunks <= 512; chunks *= 4) {
+        begin(&world, APPS, chunks);
+        for (uint32_t app = 0; app < APPS; app++)
+            for (uint32_t c = allocate(&world, app, chunks, REACHED); c != GM_NONE;
+                 c = world.table->chunks[c].sibling)
+                world.is_touched[c] = true;
+        settle(&world);
+        run(&world, 30 * GM_S);
+        assert_in_range(world.slow_ns, GM_MS, 4 * GM_S);
+        world.slow_ns = 0;
+        run(&world, 600 * GM_S);
+        assert_in_range(world.slow_ns, 0, APPS * 18 * GM_S);
+        end(&world);
+    }
+}
+
 /* ---- samples ---- */
 
 static void judge(struct world *world, uint64_t rate)
@@ -547,6 +632,39 @@ static void judge_quiet(struct world *world)
 {
     for (uint64_t ns = 0; ns < 4 * GM_S; ns += SAMPLE_NS)
         judge(world, 0);
+}
+
+/* What is traffic follows from the link: a fiftieth of what it was seen to carry, within limits. */
+static void test_links(void **state)
+{
+    struct world world;
+    (void)state;
+    const struct {
+        uint64_t link, rate;
+    } cases[] = {
+        {0, GM_CHECK_RATE},         {1, GM_CHECK_RATE / 8}, {12 * GB, 12 * GB / 50},
+        {40 * GB, 40 * GB / 50},    {2 * GB, 40 * GB / 50}, /* the most that was seen holds */
+        {UINT64_MAX, GM_CHECK_RATE}};
+    begin(&world, 1, 1);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gm_check_note_link(&world.check, cases[i].link);
+        assert_int_equal(gm_check_rate(&world.check), cases[i].rate);
+    }
+    end(&world);
+    begin(&world, 1, 1);
+    gm_check_note_link(&world.check, 12 * GB);
+    judge(&world, GB / 2);
+    judge(&world, GB / 2);
+    judge(&world, GB / 2);
+    judge(&world, GB / 2);
+    assert_true(world.parts[0].finding == GM_CHECK_TRAFFIC || SAMPLE_NS < GM_CHECK_SOON_NS / 4);
+    /* Others: known from when nothing of the apps is on the host; if it is much, trials tell
+     * nothing. */
+    assert_false(gm_check_is_drowned(&world.check));
+    world.parts[0].has_host = false;
+    judge(&world, 3 * GB);
+    assert_true(gm_check_is_drowned(&world.check));
+    end(&world);
 }
 
 /* Small copies of others, bursts that are small on average: nothing is found but quiet. */
@@ -653,15 +771,17 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one),       cmocka_unit_test(test_soon),
-        cmocka_unit_test(test_random),    cmocka_unit_test(test_who),
-        cmocka_unit_test(test_phases),    cmocka_unit_test(test_bursts),
-        cmocka_unit_test(test_foreign),   cmocka_unit_test(test_innocent),
-        cmocka_unit_test(test_trust),     cmocka_unit_test(test_noise),
-        cmocka_unit_test(test_copies),    cmocka_unit_test(test_explained),
-        cmocka_unit_test(test_hostile),   cmocka_unit_test(test_foreign_turns),
-        cmocka_unit_test(test_claims),    cmocka_unit_test(test_moving),
-        cmocka_unit_test(test_no_trials),
+        cmocka_unit_test(test_one),        cmocka_unit_test(test_soon),
+        cmocka_unit_test(test_random),     cmocka_unit_test(test_who),
+        cmocka_unit_test(test_phases),     cmocka_unit_test(test_bursts),
+        cmocka_unit_test(test_foreign),    cmocka_unit_test(test_innocent),
+        cmocka_unit_test(test_trust),      cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_copies),     cmocka_unit_test(test_explained),
+        cmocka_unit_test(test_hostile),    cmocka_unit_test(test_foreign_turns),
+        cmocka_unit_test(test_claims),     cmocka_unit_test(test_moving),
+        cmocka_unit_test(test_no_trials),  cmocka_unit_test(test_busy_link),
+        cmocka_unit_test(test_busy_later), cmocka_unit_test(test_all_touched),
+        cmocka_unit_test(test_links),
     };
     meter = &of_rates;
     const int failed = cmocka_run_group_tests_name("a meter of rates", tests, NULL, NULL);
