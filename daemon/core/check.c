@@ -16,6 +16,8 @@
  * to this: less than 3 % of a program's time. */
 #define GM_CHECK_AT_ONCE 3
 #define GM_CHECK_REST 32
+/* A trial that took longer waited for its program's turn. */
+#define GM_CHECK_COST_MOST_NS (2 * GM_S)
 /* Of smaller parts the next one waits for that, and at least for this; for parts of half the size
  * for twice as long ... */
 #define GM_CHECK_REST_NS (4 * GM_S)
@@ -29,6 +31,8 @@
 /* A trial ends of which nothing is known after so long, as the link is busy: if the memory is used,
  * its program stands still meanwhile. It begins anew after this, and twice as long each time. */
 #define GM_CHECK_UNHEARD_NS (150 * GM_MS)
+/* ... or for so many times as long, if a part of it was seen to be quiet. */
+#define GM_CHECK_LIKELY 16
 #define GM_CHECK_STARVED_NS GM_S
 /* Parts of a program's memory are halved so often at most. */
 #define GM_CHECK_HALVES 7
@@ -37,6 +41,8 @@
 /* A proof that held for so many times as long as it took was right: the program does something else
  * now. */
 #define GM_CHECK_HELD 16
+/* What crosses for so long while nothing of the apps is on the host is what others move. */
+#define GM_CHECK_BARE_NS (100 * GM_MS)
 /* What others were seen to move is forgotten so slowly, while nobody can see it. */
 #define GM_CHECK_BASE_NS (60 * GM_S)
 /* When others use the link, nothing is judged for so long; twice as long each time that it is
@@ -175,11 +181,16 @@ static uint64_t follow_base(struct gm_check *check, const struct gm_check_part *
     const uint64_t over = is_bare ? GM_S : GM_CHECK_BASE_NS;
     const uint64_t less = check->base / GM_MS * gm_least(ns, over) / (over / GM_MS);
     check->rate = rate;
-    check->base = gm_most(check->base - less, is_bare ? rate : gm_least(check->base, rate));
+    check->bare_rate = is_bare && check->bare_ns > 0 ? gm_least(check->bare_rate, rate) : rate;
+    check->bare_ns = is_bare ? check->bare_ns + ns : 0;
+    const bool is_known = check->bare_ns >= GM_CHECK_BARE_NS;
+    const uint64_t goes_on = is_bare ? 0 : gm_least(check->base, rate);
+    check->base = gm_most(check->base - less, is_known ? check->bare_rate : goes_on);
+    check->bare_ns = is_known ? 0 : check->bare_ns;
     return gm_less(rate, check->base);
 }
 
-void gm_check_judge(struct gm_check *check, const struct gm_check_sample *sample,
+bool gm_check_judge(struct gm_check *check, const struct gm_check_sample *sample,
                     struct gm_check_part *parts, uint32_t n)
 {
     uint64_t explained = 0;
@@ -192,17 +203,24 @@ void gm_check_judge(struct gm_check *check, const struct gm_check_sample *sample
         is_void = is_void || parts[i].is_explained || sample->begin < a->explained_until;
         let_pass(check, a, sample->rate, sample->ns);
     }
+    const uint64_t most = sample->rate < GM_CHECK_RATE_MOST ? sample->rate : GM_CHECK_RATE_MOST;
+    const uint64_t crossed = bytes_in(most, sample->cover);
+    /* Who says that it copied more than what crossed may hide what others read. */
+    is_void = is_void || (explained > crossed && most > gm_check_rate(check));
     for (uint32_t i = 0; i < n; i++)
         parts[i].may_try = parts[i].may_try && !is_void && !gm_check_is_drowned(check);
     if (is_void)
-        return;
-    const uint64_t most = sample->rate < GM_CHECK_RATE_MOST ? sample->rate : GM_CHECK_RATE_MOST;
-    const uint64_t crossed = bytes_in(most, sample->cover);
-    const uint64_t left = crossed > explained ? crossed - explained : 0;
+        return false;
+    const uint64_t left = gm_less(crossed, explained);
     const uint64_t all = left * 1000 / (sample->cover / GM_US + 1) * 1000;
     const uint64_t rate = follow_base(check, parts, n, all, sample->ns);
+    const uint64_t limit = gm_check_rate(check);
+    if (gm_check_is_drowned(check) && rate <= limit)
+        return false;
     for (uint32_t i = 0; i < n; i++)
         find(check, &parts[i], rate, sample->ns);
+    check->judged_at = sample->end;
+    return true;
 }
 
 /* ---- chunks ---- */
@@ -319,6 +337,8 @@ static void trust(struct gm_table *table, uint32_t index, enum gm_trust to,
 
 bool gm_check_is_all_cold(const struct gm_table *table, uint32_t app)
 {
+    if (table->apps[app].on_host == 0)
+        return true;
     for (uint32_t a = table->apps[app].allocations.head; a != GM_NONE;
          a = table->allocations[a].next)
         for (uint32_t c = table->allocations[a].is_freed ? GM_NONE : table->allocations[a].first;
@@ -326,16 +346,6 @@ bool gm_check_is_all_cold(const struct gm_table *table, uint32_t app)
             if (table->chunks[c].state == GM_CHUNK_ON_HOST && !table->chunks[c].is_cold)
                 return false;
     return true;
-}
-
-uint64_t gm_check_tries(const struct gm_check *check, const struct gm_table *table, uint32_t app)
-{
-    uint64_t bytes = 0;
-    if (check->apps[app].trial == GM_TRIAL_NONE)
-        return 0;
-    EACH_CHUNK(table, app, c)
-    bytes += is_tried(&table->chunks[c]) ? gm_class_bytes(table->chunks[c].class) : 0;
-    return bytes;
 }
 
 /* ---- the search ---- */
@@ -416,11 +426,12 @@ static void doubt(struct gm_check *check, struct gm_table *table, uint32_t app, 
     {
         had_proof = had_proof || table->chunks[c].is_proved;
         gm_table_prove(table, c, false);
-        if (has_held)
-            gm_table_set_level(table, c, 0);
     }
     if (!had_proof)
         return;
+    EACH_CHUNK(table, app, c)
+    if (has_held)
+        gm_table_set_level(table, c, 0);
     a->is_doubted = !has_held && a->wrong < GM_CHECK_WRONG;
     a->wrong = has_held ? 0 : a->wrong + a->is_doubted;
     a->failed = has_held ? 0 : a->failed;
@@ -457,6 +468,7 @@ static struct gm_check_step give_up(struct gm_check *check, struct gm_table *tab
         if (table->apps[app].is_used &&
             (check->apps[app].searched > 0 || check->apps[app].is_doubted))
             acquit(check, table, app, &step);
+    gm_check_end_trials(check, table, now);
     const bool was_just_now =
         check->off_ns > 0 && now < check->off_until + 10 * GM_CHECK_BASE_NS + 4 * check->off_ns;
     check->off_ns = was_just_now ? 2 * check->off_ns : GM_CHECK_OFF_NS;
@@ -508,6 +520,7 @@ static struct gm_check_step try_set(struct gm_check *check, struct gm_table *tab
     EACH_CHUNK(table, app, c)
     if (is_picked(table, set, c) && n++ % every == 0)
         trust(table, c, GM_TRUST_TRIED, &step);
+    check->apps[app].tried = step.bytes;
     gm_check_change(check, app);
     return step;
 }
@@ -518,7 +531,7 @@ static struct gm_check_step begin_trial(struct gm_check *check, struct gm_table 
                                         uint32_t app, uint64_t now)
 {
     struct gm_check_app *a = &check->apps[app];
-    if (now < a->try_at || a->is_over)
+    if (now < a->try_at || a->is_over || now < check->off_until)
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
     const uint8_t hidden = lowest(table, app, is_hidden);
     const uint8_t claimed = lowest(table, app, is_only_claimed);
@@ -546,9 +559,10 @@ static struct gm_check_step begin_trial(struct gm_check *check, struct gm_table 
     return step;
 }
 
-/* `cost`: how long the trial took. */
-static uint64_t rest_after_failure(const struct gm_check_app *a, uint64_t cost)
+/* `took`: the trial, with what passed between turns. */
+static uint64_t rest_after_failure(const struct gm_check_app *a, uint64_t took)
 {
+    const uint64_t cost = gm_least(took, GM_CHECK_COST_MOST_NS);
     if (a->level >= GM_CHECK_AT_ONCE)
         return gm_most(rest_after(a->level - GM_CHECK_AT_ONCE), GM_CHECK_REST * cost);
     return gm_least((4u << gm_least(a->failed, 16)) - 1, GM_CHECK_REST) * cost;
@@ -595,16 +609,32 @@ static struct gm_check_step put_off(struct gm_check *check, struct gm_table *tab
     return step;
 }
 
-struct gm_check_step gm_check_starve(struct gm_check *check, struct gm_table *table, uint32_t app,
-                                     uint64_t ns, uint64_t now)
+struct gm_check_step gm_check_starve(struct gm_check *check, struct gm_table *table,
+                                     const struct gm_check_part *part, uint64_t ns, uint64_t now)
 {
-    struct gm_check_app *a = &check->apps[app];
-    const bool is_in_doubt = a->trial != GM_TRIAL_NONE && !a->is_likely && a->quiet_ns == 0;
-    if (!is_in_doubt || count(table, app, is_tried) == count(table, app, is_to_go))
+    struct gm_check_app *a = &check->apps[part->app];
+    const bool is_likely = a->is_likely || a->quiet_ns > 0;
+    const uint64_t most = (is_likely ? GM_CHECK_LIKELY : 1) * GM_CHECK_UNHEARD_NS;
+    explain(a, part, now);
+    a->in_flight /= 2;
+    if (a->trial == GM_TRIAL_NONE ||
+        count(table, part->app, is_tried) == count(table, part->app, is_to_go))
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
     a->unheard += ns;
-    return a->unheard > GM_CHECK_UNHEARD_NS ? put_off(check, table, app, now)
-                                            : (struct gm_check_step){.kind = GM_CHECKED_NONE};
+    return a->unheard > most ? put_off(check, table, part->app, now)
+                             : (struct gm_check_step){.kind = GM_CHECKED_NONE};
+}
+
+bool gm_check_end_trials(struct gm_check *check, struct gm_table *table, uint64_t now)
+{
+    bool is_any = false;
+    for (uint32_t app = 0; app < check->max_apps; app++) {
+        if (!table->apps[app].is_used || check->apps[app].trial == GM_TRIAL_NONE)
+            continue;
+        put_off(check, table, app, now);
+        is_any = true;
+    }
+    return is_any;
 }
 
 /* What it has on the host is not used. */
@@ -664,7 +694,8 @@ static struct gm_check_step try_more(struct gm_check *check, struct gm_table *ta
             return step;
     if (is_any_at_it(check, table, now))
         return step;
-    for (uint32_t app = 0; app < check->max_apps && step.kind == GM_CHECKED_NONE; app++)
+    const bool may_try = n > 0 && parts[0].may_try; /* of all alike */
+    for (uint32_t app = 0; may_try && app < check->max_apps && step.kind == GM_CHECKED_NONE; app++)
         if (table->apps[app].is_used && check->apps[app].is_cleared &&
             check->apps[app].trial == GM_TRIAL_NONE)
             step = begin_trial(check, table, app, now);
@@ -701,7 +732,7 @@ struct gm_check_step gm_check_prepare(struct gm_check *check, struct gm_table *t
                                       uint64_t now)
 {
     if (check->apps[app].trial != GM_TRIAL_NONE || gm_check_is_drowned(check) ||
-        is_any_at_it(check, table, now))
+        now > check->judged_at + GM_S || is_any_at_it(check, table, now))
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
     return begin_trial(check, table, app, now);
 }
@@ -725,7 +756,8 @@ struct gm_check_step gm_check_follow(struct gm_check *check, struct gm_table *ta
         const struct gm_check_app *a = &check->apps[parts[i].app];
         if (parts[i].finding == GM_CHECK_QUIET)
             step = conclude(check, table, parts[i].app, now);
-        else if (a->trial != GM_TRIAL_NONE && now > a->tried_at + 16 * whole_proof_of(a))
+        else if (a->trial != GM_TRIAL_NONE && now > a->tried_at + 16 * whole_proof_of(a) &&
+                 count(table, parts[i].app, is_to_go) > 0)
             step = put_off(check, table, parts[i].app, now);
     }
     if (step.kind == GM_CHECKED_NONE && is_short)

@@ -59,7 +59,8 @@ struct gm_check_app {
     bool is_likely;    /* ... of which a sample was not used */
     bool is_known;     /* ... and it is known how soon its traffic would be seen */
     uint32_t rest;     /* chunks of it that are not in the sample */
-    uint64_t tried_at; /* since when it is */
+    uint64_t tried_at; /* since when it is, */
+    uint64_t tried;    /* ... bytes of it that are not proved */
     uint32_t failed;   /* trials that failed in a row */
     uint32_t starved;  /* ... or told nothing */
     uint64_t unheard;  /* for so long it has run with what is tried, and nothing was judged */
@@ -73,6 +74,9 @@ struct gm_check {
     uint64_t link;      /* bytes a second that copies were seen to cross it one way; 0: none were */
     uint64_t base;      /* bytes a second that others were seen to move, */
     uint64_t rate;      /* ... and that now cross and nobody explains */
+    uint64_t bare_ns;   /* for so long nothing of the apps was on the host, */
+    uint64_t bare_rate; /* ... and at least so much crossed all the time */
+    uint64_t judged_at; /* the newest sample that said something */
     uint64_t off_until; /* others use the link: nothing is judged before */
     uint64_t off_ns;    /* ... which was so long; longer each time that it happens again soon */
 };
@@ -127,15 +131,18 @@ static inline bool gm_check_is_searching(const struct gm_check *check, uint32_t 
 }
 
 /* Bytes of the app that are being tried: they may be wanted back at any moment. */
-uint64_t gm_check_tries(const struct gm_check *check, const struct gm_table *table, uint32_t app);
+static inline uint64_t gm_check_tries(const struct gm_check *check, uint32_t app)
+{
+    return check->apps[app].trial == GM_TRIAL_NONE ? 0 : check->apps[app].tried;
+}
 
 /* A trial of its memory is on, or is to begin: for that the link must be free. Other memory of it
  * may be tried than before. */
 bool gm_check_wants(const struct gm_check *check, uint32_t app, uint64_t now);
 void gm_check_wake(struct gm_check *check, uint32_t app);
 
-/* Judge a sample: fills in what is found of each app. */
-void gm_check_judge(struct gm_check *check, const struct gm_check_sample *sample,
+/* Judge a sample: fills in what is found of each app. False: it says nothing. */
+bool gm_check_judge(struct gm_check *check, const struct gm_check_sample *sample,
                     struct gm_check_part *parts, uint32_t n);
 
 struct gm_check_step {
@@ -153,9 +160,13 @@ struct gm_check_step {
 struct gm_check_step gm_check_prepare(struct gm_check *check, struct gm_table *table, uint32_t app,
                                       uint64_t now);
 
-/* The app ran for `ns` more, of which nothing can be judged: a trial does not wait for that. */
-struct gm_check_step gm_check_starve(struct gm_check *check, struct gm_table *table, uint32_t app,
-                                     uint64_t ns, uint64_t now);
+/* An app of a sample that says nothing, or that was not judged. A trial does not wait for long: if
+ * the memory is used, its program stands still. */
+struct gm_check_step gm_check_starve(struct gm_check *check, struct gm_table *table,
+                                     const struct gm_check_part *part, uint64_t ns, uint64_t now);
+
+/* No more samples will come: what is tried is needed. True: something was. */
+bool gm_check_end_trials(struct gm_check *check, struct gm_table *table, uint64_t now);
 
 /* What follows from what was found. `is_short`: memory on the host would serve others. Linear in
  * the apps' chunks, if there is a finding. */

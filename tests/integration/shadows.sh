@@ -4,6 +4,7 @@
 # verify all of it; what is zero leaves no copy. The same with too little pinned memory for shadows, and
 # where the GPU does not run the kernel.
 . "$(dirname "$0")/lib.sh"
+export SIMCUDA_NO_COUNTERS=1 # trials move memory, too
 
 switches_now() {
     is_up && [ "$(gpu switches)" -ge "$1" ]

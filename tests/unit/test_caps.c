@@ -39,10 +39,9 @@ void gm_engine_call(struct gm_engine *e)
     (void)e;
 }
 
-void gm_engine_feed(struct gm_engine *e, enum gm_sched_event_kind kind, uint32_t app,
-                    uint64_t bytes)
+void gm_engine_feed_size(struct gm_engine *e, uint32_t app)
 {
-    (void)e, (void)kind, (void)app, (void)bytes;
+    (void)e, (void)app;
     fail(); /* who is lost is unknown to the scheduler */
 }
 

@@ -550,8 +550,9 @@ static void test_busy_link(void **state)
     begin(&world, 1, 7);
     allocate(&world, 0, 32, REACHED);
     settle(&world);
-    assert_int_equal(gm_check_starve(&world.check, world.table, 0, GM_S, world.now).kind,
-                     GM_CHECKED_NONE);
+    assert_int_equal(
+        gm_check_starve(&world.check, world.table, &world.parts[0], GM_S, world.now).kind,
+        GM_CHECKED_NONE);
     for (int times = 0; times < 4; times++) {
         world.tries = 0;
         const uint64_t begun = world.now;
@@ -560,14 +561,16 @@ static void test_busy_link(void **state)
         assert_true(times == 0 || rested + SAMPLE_NS >= GM_S << (times - 1));
         assert_true(times < 2 || rested > last);
         last = rested;
-        assert_int_equal(gm_check_tries(&world.check, world.table, 0), world.last.bytes);
-        assert_int_equal(gm_check_starve(&world.check, world.table, 0, 100 * GM_MS, world.now).kind,
-                         GM_CHECKED_NONE);
+        assert_int_equal(gm_check_tries(&world.check, 0), world.last.bytes);
+        assert_int_equal(
+            gm_check_starve(&world.check, world.table, &world.parts[0], 100 * GM_MS, world.now)
+                .kind,
+            GM_CHECKED_NONE);
         const struct gm_check_step step =
-            gm_check_starve(&world.check, world.table, 0, 100 * GM_MS, world.now);
+            gm_check_starve(&world.check, world.table, &world.parts[0], 100 * GM_MS, world.now);
         assert_int_equal(step.kind, GM_CHECKED_BACK);
         assert_int_equal(step.bytes, world.last.bytes);
-        assert_int_equal(gm_check_tries(&world.check, world.table, 0), 0);
+        assert_int_equal(gm_check_tries(&world.check, 0), 0);
         settle(&world);
     }
     end(&world);
@@ -582,14 +585,16 @@ static void test_busy_later(void **state)
     settle(&world);
     for (; world.tries < 2; step(&world)) /* a sample, which was quiet, and then all */
         assert_true(world.now < 60 * GM_S);
-    const uint64_t tried = gm_check_tries(&world.check, world.table, 0);
+    const uint64_t tried = gm_check_tries(&world.check, 0);
     assert_true(tried > 100 * 32 * MIB);
-    for (int i = 0; i < 100; i++)
-        assert_int_equal(gm_check_starve(&world.check, world.table, 0, GM_S, world.now).kind,
-                         GM_CHECKED_NONE);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(
+            gm_check_starve(&world.check, world.table, &world.parts[0], 100 * GM_MS, world.now)
+                .kind,
+            GM_CHECKED_NONE);
     run(&world, 10 * GM_S);
-    assert_int_equal(gm_check_tries(&world.check, world.table, 0), 0); /* it is proved, */
-    assert_int_equal(on_host(&world, false), 199);                     /* ... and stays there */
+    assert_int_equal(gm_check_tries(&world.check, 0), 0); /* it is proved, */
+    assert_int_equal(on_host(&world, false), 199);        /* ... and stays there */
     end(&world);
 }
 
@@ -663,6 +668,10 @@ static void test_links(void **state)
     assert_false(gm_check_is_drowned(&world.check));
     world.parts[0].has_host = false;
     judge(&world, 3 * GB);
+    assert_int_equal(gm_check_is_drowned(&world.check),
+                     SAMPLE_NS > 100 * GM_MS); /* a burst tells nothing */
+    for (int i = 0; i < 10; i++)
+        judge(&world, 3 * GB);
     assert_true(gm_check_is_drowned(&world.check));
     end(&world);
 }

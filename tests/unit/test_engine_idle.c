@@ -42,6 +42,11 @@ void gm_engine_feed(struct gm_engine *e, enum gm_sched_event_kind kind, uint32_t
     wastes += kind == GM_SCHED_WASTE;
 }
 
+void gm_engine_feed_size(struct gm_engine *e, uint32_t id)
+{
+    assert_true(e == &engine && id == 0);
+}
+
 void gm_engine_feed_idle(struct gm_engine *e, uint32_t id, uint64_t ago_ns)
 {
     assert_true(e == &engine && id == 0 && ago_ns <= IDLE);

@@ -138,6 +138,7 @@ static int set_up(void **state)
                                                .best_class = GM_CLASS_LATENCY};
     engine->first_budget = engine->config.budget;
     engine->apps = calloc(APPS, sizeof *engine->apps);
+    gm_check_init(&engine->check, calloc(APPS, sizeof *engine->check.apps), APPS);
     engine->now = 1;
     notes = 0;
     return engine->apps ? gm_engine_open_sched(engine) : -1;
@@ -152,6 +153,7 @@ static int tear_down(void **state)
     free(engine->units);
     free(engine->set);
     free(engine->apps);
+    free(engine->check.apps);
     free(engine);
     return 0;
 }

@@ -195,6 +195,13 @@ static bool is_expected(const struct gm_engine *engine, const struct gm_client *
     return app->session || (app->state == GM_APP_LOST && !client->is_cut);
 }
 
+uint64_t gm_engine_size_of(const struct gm_engine *engine, uint32_t id)
+{
+    const uint64_t promised = gm_room_promised(engine->table, id);
+    const uint64_t all = promised + gm_check_tries(&engine->check, id);
+    return gm_least(all, gm_most(promised, engine->room)); /* or it would be too large to run */
+}
+
 /* What its members need on the GPU of that index. */
 static uint64_t needed_on(const struct gm_group *group, uint32_t index)
 {
@@ -430,7 +437,7 @@ void gm_group_sum(const struct gm_engine *engine, uint32_t id, uint64_t *bytes, 
         /* What a stopped one keeps is no room, and what the others have can be evicted as soon as
          * they are quiet. */
         if (!is_stopped || (!app->is_stopped && (is_running || app->state == GM_APP_DRAINING)))
-            *bytes += gm_room_promised(engine->table, client->id);
+            *bytes += gm_engine_size_of(engine, client->id);
         *is_wanting = *is_wanting || (app->is_wanting && !is_stopped);
         *is_open = *is_open && is_running;
         *has_open = *has_open || is_running || app->state == GM_APP_DRAINING;

@@ -154,6 +154,9 @@ bool gm_group_is_one(const struct gm_engine *engine, uint32_t app, uint32_t othe
 uint32_t gm_group_other_here(const struct gm_engine *engine, uint32_t app);
 /* All members on this GPU that are connected, `app` among them. Returns how many. */
 uint32_t gm_group_name_all(const struct gm_engine *engine, uint32_t app, uint32_t *all);
+/* The room that the app takes: what it is promised, and what is tried on the host, which may be
+ * wanted back at any moment. So nobody else is let in for that before it is proved. */
+uint64_t gm_engine_size_of(const struct gm_engine *engine, uint32_t app);
 /* What they come to: bytes that they need together, whether any of them wants its turn, all of them
  * run, any of them runs or drains. One that is held for exchanges counts as running. */
 void gm_group_sum(const struct gm_engine *engine, uint32_t app, uint64_t *bytes, bool *is_wanting,

@@ -529,16 +529,10 @@ void gm_engine_feed(struct gm_engine *engine, enum gm_sched_event_kind kind, uin
     feed(engine, (struct gm_sched_event){.kind = kind, .app = app, .bytes = bytes});
 }
 
-/* What is tried on the host may be wanted back at any moment, so nobody else is let in for its
- * room: that is for when it is proved. What one that is stopped keeps is no room. */
 void gm_engine_feed_size(struct gm_engine *engine, uint32_t id)
 {
-    const struct gm_table_app *entry = &engine->table->apps[id];
-    const uint64_t bytes =
-        gm_room_promised(engine->table, id) + gm_check_tries(&engine->check, engine->table, id);
-    gm_engine_feed(engine, GM_SCHED_SIZE, id,
-                   engine->apps[id].is_stopped ? 0
-                                               : gm_least(bytes, entry->committed - entry->fixed));
+    const bool is_room = !engine->apps[id].is_stopped; /* else what it keeps is none */
+    gm_engine_feed(engine, GM_SCHED_SIZE, id, is_room ? gm_engine_size_of(engine, id) : 0);
 }
 
 void gm_engine_feed_return(struct gm_engine *engine, uint32_t app, uint32_t level,

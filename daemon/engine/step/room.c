@@ -418,6 +418,9 @@ void gm_engine_update_room(struct gm_engine *engine)
         return;
     engine->room = room;
     gm_engine_feed(engine, GM_SCHED_ROOM, 0, room);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++)
+        if (engine->apps[id].session && gm_check_tries(&engine->check, id) > 0)
+            gm_engine_feed_size(engine, id); /* it must not be too large for that */
 }
 
 uint64_t gm_engine_left(const struct gm_engine *engine)

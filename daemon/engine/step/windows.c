@@ -181,11 +181,9 @@ uint64_t gm_engine_window_due(const struct gm_engine *engine, uint32_t id)
  * What other processes move over the link core/check tells apart by itself.
  */
 
-/* Once: there is no counter. */
+/* There is no counter: that is told once. */
 static void tell_meter(struct gm_engine *engine, const char *why)
 {
-    if (!why || engine->link.is_told)
-        return;
     engine->link.is_told = true;
     gm_engine_emit(
         engine,
@@ -334,6 +332,21 @@ static uint32_t gather(struct gm_engine *engine, uint64_t since)
     return n;
 }
 
+/* Nothing is tried any more: what was is needed. */
+static void end_trials(struct gm_engine *engine)
+{
+    gm_check_end_trials(&engine->check, engine->table, engine->now);
+    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
+        if (!engine->apps[id].session)
+            continue;
+        gm_engine_feed_size(engine, id);
+        if (gm_engine_has_turn(engine, id))
+            gm_engine_want_places(engine, id);
+        else
+            gm_engine_need_places(engine, id);
+    }
+}
+
 static void do_step(struct gm_engine *engine, const struct gm_check_step *step)
 {
     if (step->kind == GM_CHECKED_NONE)
@@ -345,8 +358,11 @@ static void do_step(struct gm_engine *engine, const struct gm_check_step *step)
                                                   .bytes = step->bytes,
                                                   .rate = engine->check.rate,
                                                   .for_ns = engine->check.off_ns}});
-    if (step->kind == GM_CHECKED_FOREIGN)
+    if (step->kind == GM_CHECKED_FOREIGN) {
+        end_trials(engine);
         return;
+    }
+    gm_engine_feed_size(engine, step->app);
     engine->link.kept_from = engine->now;
     if (step->kind == GM_CHECKED_TRY)
         gm_engine_lay_aside(engine, step->app);
@@ -399,14 +415,12 @@ const char *gm_engine_why_unjudged(const struct gm_engine *engine)
     return engine->now < engine->check.off_until || is_drowned ? "others use the link" : NULL;
 }
 
-/* A sample cannot be judged: programs that run with what is tried wait for that in vain. */
-static void starve(struct gm_engine *engine, uint64_t ns)
+/* A sample says nothing: programs that run with what is tried wait for that in vain. */
+static void starve(struct gm_engine *engine, uint32_t n, uint64_t ns)
 {
-    for (uint32_t id = 0; id < engine->config.max_apps; id++) {
-        if (engine->apps[id].state != GM_APP_RUNNING || !engine->apps[id].check.is_known)
-            continue;
-        const struct gm_check_step step =
-            gm_check_starve(&engine->check, engine->table, id, ns, engine->now);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct gm_check_step step = gm_check_starve(&engine->check, engine->table,
+                                                          &engine->check_parts[i], ns, engine->now);
         do_step(engine, &step);
     }
 }
@@ -423,12 +437,13 @@ static void take_sample(struct gm_engine *engine, const struct gm_meter_sample *
     if (engine->link.copies_since != 0 && sample->begin >= engine->link.copies_since)
         gm_check_note_link(&engine->check,
                            gm_most(sample->rate[GM_WAY_IN], sample->rate[GM_WAY_OUT]));
-    if (sample->begin < engine->link.since || is_copying(engine) || is_any_between(engine)) {
-        starve(engine, sample->ns);
+    const bool is_void =
+        sample->begin < engine->link.since || is_copying(engine) || is_any_between(engine);
+    const uint32_t n = gather(engine, sample->begin);
+    if (is_void || !gm_check_judge(&engine->check, &one, engine->check_parts, n)) {
+        starve(engine, n, sample->ns);
         return;
     }
-    const uint32_t n = gather(engine, sample->begin);
-    gm_check_judge(&engine->check, &one, engine->check_parts, n);
     const struct gm_check_step step =
         gm_check_follow(&engine->check, engine->table, engine->check_parts, n,
                         is_short_of_room(engine), engine->now);
@@ -441,7 +456,10 @@ static void take_sample(struct gm_engine *engine, const struct gm_meter_sample *
 void gm_engine_take_sample_in(struct gm_engine *engine, const struct gm_meter_sample *sample,
                               const char *why_none)
 {
-    tell_meter(engine, why_none);
+    if (why_none && !engine->link.is_told) {
+        tell_meter(engine, why_none);
+        end_trials(engine);
+    }
     if (sample)
         take_sample(engine, sample);
 }
