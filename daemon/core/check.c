@@ -683,8 +683,8 @@ static bool is_any_at_it(const struct gm_check *check, const struct gm_table *ta
     return is_any;
 }
 
-/* One at a time, so that what it brings about is known to be of it. Of who is cleared at first,
- * also if it does not run: that spares most. */
+/* One at a time, so that what it brings about is known to be of it. Of who is cleared at first:
+ * that spares most. */
 static struct gm_check_step try_more(struct gm_check *check, struct gm_table *table,
                                      const struct gm_check_part *parts, uint32_t n, uint64_t now)
 {
@@ -694,11 +694,9 @@ static struct gm_check_step try_more(struct gm_check *check, struct gm_table *ta
             return step;
     if (is_any_at_it(check, table, now))
         return step;
-    const bool may_try = n > 0 && parts[0].may_try; /* of all alike */
-    for (uint32_t app = 0; may_try && app < check->max_apps && step.kind == GM_CHECKED_NONE; app++)
-        if (table->apps[app].is_used && check->apps[app].is_cleared &&
-            check->apps[app].trial == GM_TRIAL_NONE)
-            step = begin_trial(check, table, app, now);
+    for (uint32_t i = 0; i < n && step.kind == GM_CHECKED_NONE; i++)
+        if (parts[i].may_try && check->apps[parts[i].app].is_cleared)
+            step = begin_trial(check, table, parts[i].app, now);
     for (uint32_t i = 0; i < n && step.kind == GM_CHECKED_NONE; i++)
         if (parts[i].may_try && (parts[i].finding == GM_CHECK_QUIET ||
                                  check->apps[parts[i].app].quiet_ns >= GM_CHECK_SOON_NS))

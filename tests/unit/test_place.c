@@ -4,6 +4,7 @@
  * places. What must hold of any choice: what is resident fits, no more comes than is allowed, heat
  * on the GPU never shrinks by an exchange, and it ends. Programs then show what it is good for.
  */
+#include "daemon/core/layout.h"
 #include "daemon/core/room.h"
 #include "daemon/core/working.h"
 

@@ -37,6 +37,7 @@
 #include "daemon/core/timeslice.h"
 #include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/events.h"
+#include "daemon/engine/state/groups.h"
 #include "daemon/engine/state/round.h"
 #include "daemon/engine/step/caps.h"
 #include "daemon/engine/step/copies.h"
@@ -254,7 +255,8 @@ static void measure(struct gm_engine *engine, bool is_on)
     gm_engine_post_surely(engine, GM_ACTION_METER)->is_metering = is_on;
 }
 
-/* No program that runs may be slowed down for a trial. */
+/* No program that runs may be slowed down for a trial. Nor is anything tried of programs that run
+ * together: while one is held, the others wait for it. */
 static bool is_critical(const struct gm_engine *engine)
 {
     bool is_critical = false;
@@ -325,7 +327,7 @@ static uint32_t gather(struct gm_engine *engine, uint64_t since)
             .app = id,
             .is_explained = !gm_check_is_all_cold(engine->table, id),
             .has_host = engine->table->apps[id].on_host > 0,
-            .may_try = may_try,
+            .may_try = may_try && !gm_group_is_several(engine, id),
             .copied = app->stat ? atomic_load(&app->stat->link_bytes) : 0,
             .mapped = app->stat ? atomic_load(&app->stat->link_launches) : 0};
     }
@@ -379,6 +381,7 @@ void gm_engine_prepare_trials(struct gm_engine *engine)
     const bool is_short = is_short_of_room(engine);
     for (uint32_t id = 0; is_short && id < engine->config.max_apps; id++) {
         if (!engine->apps[id].session || !engine->apps[id].check.has_stopped ||
+            gm_group_is_several(engine, id) ||
             engine->now >= engine->link.heard_at + GM_LINK_HEARD_NS || is_critical(engine))
             continue;
         const struct gm_check_step step =

@@ -361,12 +361,16 @@ static CUresult set_access(CUdeviceptr va, size_t bytes, const CUmemAccessDesc *
     return handle_fails(owner) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
+static uintptr_t words[GPUS];
+
 static CUresult host_register(void *at, size_t bytes, unsigned flags)
 {
     (void)flags;
     require(current < machine.n_gpus, "memory is registered without a context");
-    if (bytes < GM_SLAB_BYTES)
-        return CUDA_SUCCESS; /* the word in which the GPU counts: mover.c knows it */
+    if (bytes < GM_SLAB_BYTES) {
+        words[current] = (uintptr_t)at; /* in which the GPU counts: mover.c knows it */
+        return CUDA_SUCCESS;
+    }
     if (machine_fails(FAULT_PIN))
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (unsigned i = 0; i < SLABS; i++) {
@@ -389,7 +393,8 @@ static CUresult host_address(CUdeviceptr *address, void *at, unsigned flags)
 
 static CUresult host_unregister(void *at)
 {
-    if ((uintptr_t)at % GM_SLAB_BYTES != 0)
+    require(current < machine.n_gpus, "memory is released without a context");
+    if ((uintptr_t)at == words[current])
         return CUDA_SUCCESS;
     if (machine_fails(FAULT_RELEASE))
         return CUDA_ERROR_UNKNOWN;
