@@ -382,6 +382,7 @@ void gm_engine_prepare_trials(struct gm_engine *engine)
     for (uint32_t id = 0; is_short && id < engine->config.max_apps; id++) {
         if (!engine->apps[id].session || !engine->apps[id].check.has_stopped ||
             gm_group_is_several(engine, id) ||
+            gm_timeslice_is_critical(gm_engine_class(engine, id)) ||
             engine->now >= engine->link.heard_at + GM_LINK_HEARD_NS || is_critical(engine))
             continue;
         const struct gm_check_step step =
