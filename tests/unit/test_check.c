@@ -639,6 +639,21 @@ static void judge_quiet(struct world *world)
         judge(world, 0);
 }
 
+/* Who says that it copied without end hides what others read, but nothing is proved meanwhile. */
+static void test_liar(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 2, 1);
+    for (int i = 0; i < 1000; i++) {
+        world.parts[0].copied += 1ull << 50;
+        judge(&world, 20 * GB);
+        for (int app = 0; app < 2; app++)
+            assert_int_not_equal(world.parts[app].finding, GM_CHECK_QUIET);
+    }
+    end(&world);
+}
+
 /* What is traffic follows from the link: a fiftieth of what it was seen to carry, within limits. */
 static void test_links(void **state)
 {
@@ -790,7 +805,7 @@ int main(void)
         cmocka_unit_test(test_claims),     cmocka_unit_test(test_moving),
         cmocka_unit_test(test_no_trials),  cmocka_unit_test(test_busy_link),
         cmocka_unit_test(test_busy_later), cmocka_unit_test(test_all_touched),
-        cmocka_unit_test(test_links),
+        cmocka_unit_test(test_links),      cmocka_unit_test(test_liar),
     };
     meter = &of_rates;
     const int failed = cmocka_run_group_tests_name("a meter of rates", tests, NULL, NULL);
