@@ -99,8 +99,7 @@ static uint64_t whole_proof_of(const struct gm_check_app *a)
     return GM_CHECK_NS << a->wrong;
 }
 
-/* ... that tells something. In a search, and when what it brought back is tried, it is known how
- * soon traffic is seen. */
+/* ... that tells something. In a search it is known how soon its traffic is seen. */
 static uint64_t proof_of(const struct gm_check_app *a)
 {
     uint64_t ns = whole_proof_of(a);
@@ -468,7 +467,6 @@ static struct gm_check_step give_up(struct gm_check *check, struct gm_table *tab
         if (table->apps[app].is_used &&
             (check->apps[app].searched > 0 || check->apps[app].is_doubted))
             acquit(check, table, app, &step);
-    gm_check_end_trials(check, table, now);
     const bool was_just_now =
         check->off_ns > 0 && now < check->off_until + 10 * GM_CHECK_BASE_NS + 4 * check->off_ns;
     check->off_ns = was_just_now ? 2 * check->off_ns : GM_CHECK_OFF_NS;
@@ -625,16 +623,11 @@ struct gm_check_step gm_check_starve(struct gm_check *check, struct gm_table *ta
                              : (struct gm_check_step){.kind = GM_CHECKED_NONE};
 }
 
-bool gm_check_end_trials(struct gm_check *check, struct gm_table *table, uint64_t now)
+void gm_check_end_trials(struct gm_check *check, struct gm_table *table, uint64_t now)
 {
-    bool is_any = false;
-    for (uint32_t app = 0; app < check->max_apps; app++) {
-        if (!table->apps[app].is_used || check->apps[app].trial == GM_TRIAL_NONE)
-            continue;
-        put_off(check, table, app, now);
-        is_any = true;
-    }
-    return is_any;
+    for (uint32_t app = 0; app < check->max_apps; app++)
+        if (table->apps[app].is_used && check->apps[app].trial != GM_TRIAL_NONE)
+            put_off(check, table, app, now);
 }
 
 /* What it has on the host is not used. */

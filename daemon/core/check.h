@@ -165,8 +165,9 @@ struct gm_check_step gm_check_prepare(struct gm_check *check, struct gm_table *t
 struct gm_check_step gm_check_starve(struct gm_check *check, struct gm_table *table,
                                      const struct gm_check_part *part, uint64_t ns, uint64_t now);
 
-/* No more samples will come: what is tried is needed. True: something was. */
-bool gm_check_end_trials(struct gm_check *check, struct gm_table *table, uint64_t now);
+/* No samples will come for now, as there is no meter or the check is off: what is tried is needed.
+ */
+void gm_check_end_trials(struct gm_check *check, struct gm_table *table, uint64_t now);
 
 /* What follows from what was found. `is_short`: memory on the host would serve others. Linear in
  * the apps' chunks, if there is a finding. */

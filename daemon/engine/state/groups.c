@@ -197,9 +197,11 @@ static bool is_expected(const struct gm_engine *engine, const struct gm_client *
 
 uint64_t gm_engine_size_of(const struct gm_engine *engine, uint32_t id)
 {
+    const struct gm_table_app *entry = &engine->table->apps[id];
     const uint64_t promised = gm_room_promised(engine->table, id);
     const uint64_t all = promised + gm_check_tries(&engine->check, id);
-    return gm_least(all, gm_most(promised, engine->room)); /* or it would be too large to run */
+    const uint64_t most = gm_least(engine->room, gm_less(entry->committed, entry->fixed));
+    return gm_least(all, gm_most(promised, most)); /* or it would be too large to run */
 }
 
 /* What its members need on the GPU of that index. */

@@ -301,7 +301,7 @@ static bool has_rested(const struct gm_app *app, uint64_t since)
 {
     const bool rests =
         app->idle.is_idle || (app->idle.quiet_at != 0 && app->idle.quiet_at <= since);
-    return app->state == GM_APP_PAUSED || (rests && !gm_engine_has_called(app));
+    return rests && !gm_engine_has_called(app);
 }
 
 /* Work of a program may be ending, of which nothing is known here. */
@@ -364,10 +364,10 @@ static void do_step(struct gm_engine *engine, const struct gm_check_step *step)
         end_trials(engine);
         return;
     }
-    gm_engine_feed_size(engine, step->app);
     engine->link.kept_from = engine->now;
     if (step->kind == GM_CHECKED_TRY)
         gm_engine_lay_aside(engine, step->app);
+    gm_engine_feed_size(engine, step->app); /* after that, or it counts twice */
     if (!gm_engine_has_turn(engine, step->app)) {
         gm_engine_need_places(engine, step->app);
         return;
