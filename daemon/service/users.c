@@ -135,7 +135,10 @@ static bool ask_owner(uid_t uid, struct gm_users_groups *groups)
     char line[256];
     uint64_t bytes = 0;
     bool is_answered = true, is_wrong = false, is_rest = false;
-    const int fd = open(subordinates, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    gm_lock(&lock);
+    const char *const path = subordinates;
+    gm_unlock(&lock);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
     if (!file && fd >= 0)
         close(fd);
@@ -152,7 +155,7 @@ static bool ask_owner(uid_t uid, struct gm_users_groups *groups)
     if (is_wrong && is_answered && !has_warned) {
         has_warned = true;
         gm_log(GM_LOG_WARN, "%s: lines that are not USER:FIRST:COUNT, or of nobody, are ignored",
-               subordinates);
+               path);
     }
     if (file)
         fclose(file);
