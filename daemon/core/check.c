@@ -358,6 +358,32 @@ static uint8_t level_of(uint32_t all, uint32_t n)
     return level;
 }
 
+/* The level of what came back in a search, until it is known whether that was guilty. */
+#define SEARCHED UINT8_MAX
+
+/* What came back of it did not end the traffic: it may go again, all together. */
+static void clear(struct gm_table *table, uint32_t app)
+{
+    EACH_CHUNK(table, app, c)
+    if (table->chunks[c].level == SEARCHED)
+        gm_table_set_level(table, c, 0);
+}
+
+static bool is_searched(const struct gm_chunk *chunk)
+{
+    return chunk->level == SEARCHED;
+}
+
+/* What came back last ended the traffic: some of it is guilty. */
+static void convict(struct gm_table *table, uint32_t app)
+{
+    const uint32_t n = count(table, app, is_searched);
+    const uint8_t level = level_of(count(table, app, NULL), n);
+    EACH_CHUNK(table, app, c)
+    if (is_searched(&table->chunks[c]))
+        gm_table_set_level(table, c, n > 1 ? level + 1u : level);
+}
+
 /* Half of the app's suspects are needed from now on, or what is left of them. */
 static struct gm_check_step bring_back(struct gm_check *check, struct gm_table *table, uint32_t app,
                                        uint32_t suspects, uint64_t now)
@@ -369,23 +395,14 @@ static struct gm_check_step bring_back(struct gm_check *check, struct gm_table *
     a->is_over = false;
     const bool is_rest = suspects <= a->searched / GM_CHECK_LAST;
     const uint32_t n = is_rest ? suspects : (suspects + 1) / 2;
-    const uint8_t level = level_of(count(table, app, NULL), n);
     struct pick half = pick(table, app, is_suspect, UINT8_MAX, n);
+    clear(table, app);
     EACH_CHUNK(table, app, c)
     if (is_picked(table, &half, c)) {
-        gm_table_set_level(table, c, n > 1 ? level + 1u : level);
+        gm_table_set_level(table, c, SEARCHED);
         trust(table, c, GM_TRUST_NEEDED, &step);
     }
     return step;
-}
-
-/* What came back of it did not end the traffic: it may go again. */
-static void clear(struct gm_table *table, struct gm_check_app *a, uint32_t app)
-{
-    a->is_cleared = true;
-    EACH_CHUNK(table, app, c)
-    if (is_needed(&table->chunks[c]))
-        gm_table_set_level(table, c, 0);
 }
 
 /* Whoever ran is suspect: of them the one with most suspects, which halves what is possible best.
@@ -405,8 +422,10 @@ static struct gm_check_step accuse(struct gm_check *check, struct gm_table *tabl
         struct gm_check_app *a = &check->apps[parts[i].app];
         if (parts[i].finding != GM_CHECK_TRAFFIC)
             continue;
-        if (a->searched > 0 && parts[i].app != whose)
-            clear(table, a, parts[i].app);
+        if (a->searched > 0 && parts[i].app != whose) {
+            clear(table, parts[i].app);
+            a->is_cleared = true;
+        }
     }
     if (whose == GM_NONE)
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
@@ -645,6 +664,7 @@ static struct gm_check_step conclude(struct gm_check *check, struct gm_table *ta
     }
     if (is_new)
         a->proved_at = now;
+    convict(table, app);
     a->searched = 0;
     a->is_doubted = false;
     if (a->trial != GM_TRIAL_NONE && count(table, app, is_to_go) > 0)

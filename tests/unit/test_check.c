@@ -238,9 +238,9 @@ static void test_soon(void **state)
         settle(&world);
         const uint64_t begun = world.now;
         find(&world);
-        while (on_host(&world, false) < 96) {
+        while (on_host(&world, false) < 144) {
             step(&world);
-            assert_in_range(world.now - begun, 0, 5 * GM_S);
+            assert_in_range(world.now - begun, 0, 4 * GM_S);
         }
         end(&world);
     }
