@@ -1,4 +1,5 @@
-/* How a client hears of the end of its process (daemon/engine/act/client.c). */
+/* How a client hears of the end of its process, and what its answers mean
+ * (daemon/engine/act/client.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -247,12 +248,30 @@ static void test_copier(void **state)
     close(ends[1]);
 }
 
+/* ---- its answers ---- */
+
+/* The answer to a daemon before may be on its way while the program comes back to this one. */
+static void test_other_epoch(void **state)
+{
+    struct gm_msg_drained answer = {.epoch = 4, .status = GM_DRAIN_QUIET};
+    (void)state;
+    assert_int_equal(open_it(), 0);
+    client->state = GM_CLIENT_CLOSING;
+    client->shut = 1;
+    gm_client_set_epoch(client, 5);
+    assert_true(gm_client_answer(client, &answer));
+    assert_int_equal(client->state, GM_CLIENT_CLOSING);
+    answer.epoch = 5;
+    assert_true(gm_client_answer(client, &answer));
+    assert_int_equal(client->state, GM_CLIENT_QUIET);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(no_pidfd),  TEST(no_poll),        TEST(none_at_all), TEST(end),
-        TEST(end_drops), TEST(dropped_before), TEST(copier),
+        TEST(end_drops), TEST(dropped_before), TEST(copier),      TEST(other_epoch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

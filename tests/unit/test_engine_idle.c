@@ -1,7 +1,7 @@
 /*
  * engine/step/gates: which programs have work, from what they submit and from what the GPU still
- * has of it. The engine around it is this test, and so is the program: it answers when it is told
- * to.
+ * has of it; which are quiet, and which are silent. The engine around it is this test, and so is
+ * the program: it answers when it is told to.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +14,7 @@
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/state/say.h"
 #include "daemon/engine/state/groups.h"
+#include "daemon/engine/state/round.h"
 #include "daemon/engine/step/allocs.h"
 #include "daemon/engine/step/feed.h"
 #include "daemon/engine/step/gates.h"
@@ -24,7 +25,7 @@ static struct gm_engine engine;
 static struct gm_app app;
 static struct gm_client client;
 static struct gm_stat stat_area;
-static uint32_t queries, wants, rests, wastes;
+static uint32_t queries, wants, rests, wastes, calls;
 static uint64_t query; /* the newest */
 static bool is_group;
 
@@ -102,6 +103,32 @@ bool gm_group_wants(struct gm_engine *e, uint32_t id)
     return false;
 }
 
+bool gm_engine_is_chosen(const struct gm_engine *e, uint32_t id)
+{
+    (void)e;
+    (void)id;
+    return true;
+}
+
+bool gm_engine_turn(struct gm_engine *e, uint32_t id, enum gm_app_event event)
+{
+    assert_true(e == &engine && id == 0);
+    app.state = (enum gm_app_state)gm_model_next(GM_MODEL_APP, app.state, event);
+    return true;
+}
+
+const struct gm_client *gm_group_clients(const struct gm_group *group)
+{
+    (void)group;
+    return &client;
+}
+
+void gm_engine_call(struct gm_engine *e)
+{
+    assert_ptr_equal(e, &engine);
+    calls++;
+}
+
 /* ---- the world ---- */
 
 static int set_up(void **state)
@@ -113,7 +140,8 @@ static int set_up(void **state)
     engine = (struct gm_engine){.now = GM_S, .apps = &app};
     engine.config.max_apps = 1;
     engine.config.idle_ns = IDLE;
-    queries = wants = rests = wastes = 0;
+    client.engines[0] = &engine;
+    queries = wants = rests = wastes = calls = 0;
     query = 0;
     is_group = false;
     gm_engine_begin_work(&engine, 0, true);
@@ -278,6 +306,33 @@ static void work_now_and_then_keeps_it(void **state)
     assert_int_equal(wastes, 0);
 }
 
+/* The answer to a daemon before may be on its way while the program comes back to this one. */
+static void answer_to_another_close_is_none(void **state)
+{
+    (void)state;
+    struct gm_msg_drained drained = {.epoch = 1, .status = GM_DRAIN_QUIET};
+    app.state = GM_APP_DRAINING;
+    app.gate.epoch = 2;
+    app.places.is_held = true; /* so nothing else follows when it is quiet */
+    gm_engine_drained(&engine, 0, &drained);
+    assert_int_equal(app.state, GM_APP_DRAINING);
+    drained.epoch = 2;
+    gm_engine_drained(&engine, 0, &drained);
+    assert_int_equal(app.state, GM_APP_PAUSED);
+}
+
+/* Also where nobody can look whether its process stands still. */
+static void who_owes_nothing_any_more_is_not_silent(void **state)
+{
+    (void)state;
+    gm_engine_note_owing(&engine, 0, true);
+    assert_int_equal(client.stop, GM_WHY_SILENT);
+    assert_int_equal(calls, 1);
+    gm_engine_note_owing(&engine, 0, false);
+    assert_int_equal(client.stop, GM_WHY_NONE);
+    assert_int_equal(calls, 2);
+}
+
 int main(void)
 {
 #define test(f) cmocka_unit_test_setup(f, set_up)
@@ -291,6 +346,8 @@ int main(void)
         test(who_is_asked_late_is_idle),
         test(many_small_kernels_are_work),
         test(work_now_and_then_keeps_it),
+        test(answer_to_another_close_is_none),
+        test(who_owes_nothing_any_more_is_not_silent),
     };
     return cmocka_run_group_tests_name("engine_idle", tests, NULL, NULL);
 }

@@ -278,6 +278,23 @@ static void test_cut(void **state)
     assert_int_equal(gm_group_unite(a, b), GM_UNION_MADE);
 }
 
+/* ... and with the others of its group nobody shares anything by it. */
+static void test_cut_of_group(void **state)
+{
+    (void)state;
+    struct gm_client *a = make(0, 1000, NULL), *b = make(1, 1000, "right"),
+                     *c = make(2, 1000, "right");
+    enter(a, 0, 0);
+    enter(b, 1, 0);
+    enter(c, 1, 0);
+    lose(b);
+    b->is_cut = true;
+    assert_int_equal(gm_group_unite(a, b), GM_UNION_NONE);
+    assert_ptr_not_equal(a->group, c->group);
+    assert_null(gm_group_take_kin(a));
+    assert_int_equal(gm_group_unite(a, c), GM_UNION_MADE);
+}
+
 /* Who runs goes on, and who was to yield in its own group still is. */
 static void test_rounds(void **state)
 {
@@ -308,6 +325,7 @@ int main(void)
                                        TEST(test_room),
                                        TEST(test_awaited),
                                        TEST(test_cut),
+                                       TEST(test_cut_of_group),
                                        TEST(test_rounds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -186,7 +186,8 @@ static void drop(void)
     gm_table_end_drop(table, frame, LEAVES, true);
 }
 
-static void check_kept(void)
+/* It ends after the process, or waits for `next` then. */
+static void check_kept(uint32_t next)
 {
     assert_int_equal(table->frames[frame].state, GM_FRAME_CONDEMNED);
     assert_int_equal(table->frames[frame].exit_of, MAPS);
@@ -195,7 +196,8 @@ static void check_kept(void)
     assert_int_equal(n_destroyed, 0);
     end_process();
     reap();
-    assert_int_equal(table->frames[frame].exit_of, GM_NONE);
+    assert_int_equal(n_destroyed, next == GM_NONE);
+    assert_int_equal(table->frames[frame].exit_of, next);
 }
 
 /* ---- tests ---- */
@@ -215,7 +217,7 @@ static void test_left(void **state)
     assert_true(gm_engine_is_mapped_by_left(engine, frame));
     gm_engine_leave_frame(engine, chunk, 0);
     settle();
-    check_kept();
+    check_kept(GM_NONE);
 }
 
 /* A copy that is under way reads the frame until it ends. */
@@ -241,7 +243,7 @@ static void test_freed(void **state)
     leave();
     gm_engine_give_up_frame(engine, chunk);
     settle();
-    check_kept();
+    check_kept(GM_NONE);
 }
 
 /* The process ends before the chunk has left: the frame is free. */
@@ -281,7 +283,41 @@ static void test_awaited(void **state)
     assert_int_equal(table->frames[frame].state, GM_FRAME_USED);
     assert_int_equal(table->frames[frame].chunk, GM_NONE);
     leave();
-    check_kept();
+    check_kept(GM_NONE);
+}
+
+/* Two processes that left may have it mapped: it counts until both have ended. */
+static void test_two_left(void **state)
+{
+    (void)state;
+    assert_true(gm_table_import(table, frame, OTHER));
+    engine->apps[OTHER].state = GM_APP_GONE;
+    engine->apps[OTHER].exit.is_awaited = true;
+    leave();
+    gm_engine_leave_frame(engine, chunk, 0);
+    settle();
+    check_kept(OTHER);
+    engine->apps[OTHER].exit.is_awaited = false;
+    gm_engine_copies_ended(engine, OTHER);
+    reap();
+    assert_int_equal(n_destroyed, 1);
+}
+
+/* Its connection has ended, and nobody can see when its process does: whatever that still has
+ * mapped is not for others. */
+static void test_unseen(void **state)
+{
+    (void)state;
+    leave();
+    end_process();
+    gm_frame_at(table, frame)->mapper = LEAVES;
+    engine->apps[LEAVES].state = GM_APP_GONE;
+    engine->apps[LEAVES].session = NULL;
+    gm_engine_give_up_frame(engine, chunk);
+    settle();
+    assert_int_equal(table->frames[frame].state, GM_FRAME_CONDEMNED);
+    reap();
+    assert_int_equal(n_destroyed, 1);
 }
 
 /* Who may only have imported the frame, as any app may, is in nobody's way. */
@@ -299,8 +335,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(left),        TEST(copied),  TEST(freed),    TEST(ended),
-        TEST(hello_again), TEST(awaited), TEST(imported),
+        TEST(left),    TEST(copied),   TEST(freed),  TEST(ended),    TEST(hello_again),
+        TEST(awaited), TEST(two_left), TEST(unseen), TEST(imported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

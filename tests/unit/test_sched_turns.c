@@ -540,6 +540,24 @@ static void rest_is_forgotten_with_a_level(void **state)
     assert_int_equal(last.next[1], 0);
 }
 
+/* With one level a wasted turn is charged to the slice only: it ends, and the next one is as long
+ * as any. */
+static void wasted_turn_is_over_and_used_up(void **state)
+{
+    (void)state;
+    arrive_all(2);
+    pass(20);
+    event(GM_SCHED_WASTE, 0);
+    expect_set("1");
+    engine();
+    pass(QUANTUM);
+    expect_set("0");
+    pass(QUANTUM - 1); /* nothing of the turn before is added to this one */
+    expect_set("0");
+    pass(1);
+    expect_set("1");
+}
+
 #define levels_rule(f) cmocka_unit_test_setup_teardown(f, setup_levels, teardown)
 
 int main(void)
@@ -566,6 +584,7 @@ int main(void)
         rule(resting_pays_no_debt),
         rule(debts_are_forgotten_after_a_round),
         levels_rule(rest_is_forgotten_with_a_level),
+        rule(wasted_turn_is_over_and_used_up),
     };
     return cmocka_run_group_tests_name("sched_turns", tests, NULL, NULL);
 }

@@ -470,7 +470,7 @@ bool gm_client_answer(struct gm_client *client, const struct gm_msg_drained *ans
 {
     const bool is_busy = answer->status == GM_DRAIN_BUSY;
     if (client->shut == 0)
-        return true; /* to a CLOSE that was given up */
+        return true; /* to a CLOSE of a daemon before */
     if (answer->status == GM_DRAIN_PARKED && !gm_client_park(client)) /* late, or now */
         return false;
     if (answer->epoch == client->epoch)

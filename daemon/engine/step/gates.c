@@ -399,15 +399,6 @@ static void let(struct gm_engine *engine, uint32_t id)
         resume(engine, id);
 }
 
-/* It parked for a CLOSE that nobody waits for any more: its process was stopped in between. If its
- * gate is open, it goes on. If the gate was closed again, it goes on when that opens, whatever it
- * answers (gm_client_answer). */
-static void parked_late(struct gm_engine *engine, uint32_t id)
-{
-    if (engine->apps[id].client->shut == 0)
-        resume(engine, id);
-}
-
 void gm_engine_open_gate(struct gm_engine *engine, uint32_t id)
 {
     struct gm_app *app = &engine->apps[id];
@@ -515,11 +506,8 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
 {
     struct gm_app *app = &engine->apps[id];
     gm_engine_heard(engine, id); /* be it too late */
-    if (app->state != GM_APP_DRAINING || drained->epoch != app->gate.epoch) {
-        if (drained->status == GM_DRAIN_PARKED)
-            parked_late(engine, id);
-        return; /* an answer to a CLOSE that was given up */
-    }
+    if (app->state != GM_APP_DRAINING || drained->epoch != app->gate.epoch)
+        return; /* an answer to a CLOSE of another engine, or of a daemon before */
     bool is_for_places = app->places.is_held && gm_engine_is_chosen(engine, id);
     if (drained->status == GM_DRAIN_QUIET || drained->status == GM_DRAIN_PARKED) {
         app->gate.busy_reason = 0;
