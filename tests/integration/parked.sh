@@ -30,7 +30,7 @@ for turn in 1 2 3 4; do
         ! has_ended $app || fail "$app has ended"
     done
 done
-await_switches 6
+within "$patience" has_switched 6
 [ "$(parks a)" -ge 2 ] && [ "$(parks b)" -ge 2 ] || fail "they were not parked"
 : > "$dir/enough"
 expect_pass a b
