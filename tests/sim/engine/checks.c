@@ -167,6 +167,15 @@ static void check_idle(struct program *p, uint32_t gpu)
             (uint64_t)((machine.now - p->works_at[gpu]) / GM_MS));
 }
 
+static void check_memory_of(const struct gm_engine *engine)
+{
+    check_table(engine);
+    check_memory(engine);
+    check_condemned(engine);
+    check_shared_on_host(engine);
+    check_chunks(engine);
+}
+
 void checks_run(void)
 {
     for (uint32_t i = 1; i <= machine.n_programs && machine.is_down; i++)
@@ -174,14 +183,12 @@ void checks_run(void)
             check_active(&machine.programs[i]);
     if (!machine.is_up)
         return;
+    const bool is_due = !machine.is_timed || machine.steps % 16 == 0;
     for (uint32_t i = 0; i < machine.n_gpus; i++) {
         require(machine.daemon.engines[i]->rounds < GM_ROUNDS_MOST,
                 "the engine goes round without an end");
-        check_table(machine.daemon.engines[i]);
-        check_memory(machine.daemon.engines[i]);
-        check_condemned(machine.daemon.engines[i]);
-        check_shared_on_host(machine.daemon.engines[i]);
-        check_chunks(machine.daemon.engines[i]);
+        if (is_due)
+            check_memory_of(machine.daemon.engines[i]);
         if (machine.has_caps)
             count_device(machine.daemon.engines[i]);
         for (uint32_t user = 0; user < USERS && machine.has_caps; user++)
@@ -204,7 +211,8 @@ void checks_run(void)
             if (app_of(p, gpu)) {
                 check_size(p, machine.daemon.engines[gpu]);
                 check_refusals(p, machine.daemon.engines[gpu]);
-                check_places(p, machine.daemon.engines[gpu]);
+                if (is_due)
+                    check_places(p, machine.daemon.engines[gpu]);
                 check_stopped(p, gpu);
                 check_idle(p, gpu);
                 if (machine.has_caps)

@@ -341,6 +341,7 @@ struct machine {
     bool is_kept;  /* programs seldom free anything */
     uint32_t unit; /* allocations are so many pages, or a multiple */
     bool is_calm;  /* nothing fails, nobody stops, the budget stays: waits have bounds */
+    bool is_timed; /* ... and it is long: memory is looked at after each 16th step */
     uint16_t faults[FAULT_KINDS]; /* of a thousand; of the first ones see `gpus` */
     uint64_t moved_at;            /* when anything that takes memory somewhere began or ended */
     unsigned clock_reads;         /* in this step */

@@ -55,6 +55,7 @@ static void begin(uint32_t programs, uint64_t budget, uint64_t slice_ns)
         .budget = budget, .pinned = 6 * GM_GIB, .slice_ns = slice_ns / 4};
     scenario_begin_calm(&config, programs);
     machine.unit = 64;
+    machine.is_timed = true;
     for (uint32_t i = 1; i <= programs; i++) {
         struct program *p = &machine.programs[i];
         program_start(p, false);
