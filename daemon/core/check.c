@@ -361,17 +361,17 @@ static uint8_t level_of(uint32_t all, uint32_t n)
 /* The level of what came back in a search, until it is known whether that was guilty. */
 #define SEARCHED UINT8_MAX
 
+static bool is_searched(const struct gm_chunk *chunk)
+{
+    return chunk->level == SEARCHED;
+}
+
 /* What came back of it did not end the traffic: it may go again, all together. */
 static void clear(struct gm_table *table, uint32_t app)
 {
     EACH_CHUNK(table, app, c)
-    if (table->chunks[c].level == SEARCHED)
+    if (is_searched(&table->chunks[c]))
         gm_table_set_level(table, c, 0);
-}
-
-static bool is_searched(const struct gm_chunk *chunk)
-{
-    return chunk->level == SEARCHED;
 }
 
 /* What came back last ended the traffic: some of it is guilty. */
@@ -396,7 +396,6 @@ static struct gm_check_step bring_back(struct gm_check *check, struct gm_table *
     const bool is_rest = suspects <= a->searched / GM_CHECK_LAST;
     const uint32_t n = is_rest ? suspects : (suspects + 1) / 2;
     struct pick half = pick(table, app, is_suspect, UINT8_MAX, n);
-    clear(table, app);
     EACH_CHUNK(table, app, c)
     if (is_picked(table, &half, c)) {
         gm_table_set_level(table, c, SEARCHED);
@@ -417,19 +416,10 @@ static struct gm_check_step accuse(struct gm_check *check, struct gm_table *tabl
         const uint32_t suspects = count(table, parts[i].app, is_suspect);
         whose = suspects > most ? parts[i].app : whose;
         most = suspects > most ? suspects : most;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        struct gm_check_app *a = &check->apps[parts[i].app];
-        if (parts[i].finding != GM_CHECK_TRAFFIC)
-            continue;
-        if (a->searched > 0 && parts[i].app != whose) {
-            clear(table, parts[i].app);
-            a->is_cleared = true;
-        }
+        clear(table, parts[i].app);
     }
     if (whose == GM_NONE)
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
-    check->apps[whose].is_cleared = false;
     return bring_back(check, table, whose, most, now);
 }
 
@@ -469,7 +459,7 @@ static void acquit(struct gm_check *check, struct gm_table *table, uint32_t app,
     }
     a->searched = 0;
     a->wrong -= a->is_doubted; /* the proofs were right */
-    a->is_doubted = a->is_cleared = false;
+    a->is_doubted = false;
     a->failed = 0;
 }
 
@@ -568,7 +558,6 @@ static struct gm_check_step begin_trial(struct gm_check *check, struct gm_table 
     a->tried_at = now;
     a->unheard = 0;
     a->is_likely = false;
-    a->is_cleared = false;
     const uint32_t n = set.n;
     const struct gm_check_step step =
         try_set(check, table, app, &set, is_sampled ? n / GM_CHECK_SAMPLE : 1);
@@ -696,8 +685,7 @@ static bool is_any_at_it(const struct gm_check *check, const struct gm_table *ta
     return is_any;
 }
 
-/* One at a time, so that what it brings about is known to be of it. Of who is cleared at first:
- * that spares most. */
+/* One at a time, so that what it brings about is known to be of it. */
 static struct gm_check_step try_more(struct gm_check *check, struct gm_table *table,
                                      const struct gm_check_part *parts, uint32_t n, uint64_t now)
 {
@@ -707,9 +695,6 @@ static struct gm_check_step try_more(struct gm_check *check, struct gm_table *ta
             return step;
     if (is_any_at_it(check, table, now))
         return step;
-    for (uint32_t i = 0; i < n && step.kind == GM_CHECKED_NONE; i++)
-        if (parts[i].may_try && check->apps[parts[i].app].is_cleared)
-            step = begin_trial(check, table, parts[i].app, now);
     for (uint32_t i = 0; i < n && step.kind == GM_CHECKED_NONE; i++)
         if (parts[i].may_try && (parts[i].finding == GM_CHECK_QUIET ||
                                  check->apps[parts[i].app].quiet_ns >= GM_CHECK_SOON_NS))

@@ -53,7 +53,6 @@ struct gm_check_app {
     uint64_t explained_until; /* those may be running until then */
     uint32_t searched;        /* suspects when its search began; 0: there is none */
     uint64_t searched_at;     /* its last step */
-    bool is_cleared;          /* what came back of it did not end the traffic */
     enum { GM_TRIAL_NONE, GM_TRIAL_SAMPLE, GM_TRIAL_WHOLE } trial;
     uint8_t level;     /* of what is tried */
     bool is_likely;    /* ... of which a sample was not used */
