@@ -150,8 +150,8 @@ static void run_write(const struct sim_op *op)
 /* `n` elements from `p` on. */
 static void set_piece(void *p, size_t n, uint32_t element, uint32_t value)
 {
-    if (element == 1) {
-        memset(p, (int)value, n);
+    if (element == 1 || value == 0) {
+        memset(p, (int)value, n * element);
     } else if (element == 2) {
         for (size_t x = 0; x < n; x++)
             ((uint16_t *)p)[x] = (uint16_t)value;

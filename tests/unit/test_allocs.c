@@ -168,7 +168,7 @@ static void test_random_against_model(void **state)
             assert_int_equal(taken, expected);
         }
         assert_int_equal(gm_allocs_count(), model_count);
-        if (step % 100 == 0) {
+        if (step % 1000 == 0) {
             assert_int_equal(gm_allocs_used(0), model_used(0));
             assert_int_equal(gm_allocs_used(1), model_used(1));
             for (uint64_t i = 0; i < 4040; i++)
