@@ -29,7 +29,7 @@ static void copy_row(const struct sim_copy *c, uint64_t dst, uint64_t src, size_
     for (size_t at = 0; at < bytes; at += PIECE) {
         const size_t n = bytes - at < PIECE ? bytes - at : PIECE;
         const uint64_t end = is_throttled ? sim_engine_book(c->device, c->engine, n) : 0;
-        memmove((char *)to + at, (const char *)from + at, n);
+        sim_engine_move((char *)to + at, (const char *)from + at, n);
         if (c->engine >= 0)
             sim_link_count(c->device, c->engine, n);
         if (is_throttled)

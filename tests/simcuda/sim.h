@@ -521,6 +521,9 @@ struct sim_kernel {
 /* The daemon's kernel, daemon/memory/hash.cu. */
 struct gm_hash_launch;
 void sim_hash_chunks(const struct gm_hash_launch *launch);
+/* What the copy engines do: move bytes, which may overlap, or set `n` elements of so many bytes. */
+void sim_engine_move(void *to, const void *from, size_t bytes);
+void sim_engine_set(void *p, size_t n, uint32_t element, uint32_t value);
 
 const struct sim_kernel *sim_kernel_find(const char *name, size_t length);
 /* Run it on a device. What it touches of memory on the host crosses that device's link. */

@@ -147,28 +147,14 @@ static void run_write(const struct sim_op *op)
         __atomic_store_n((uint32_t *)address, (uint32_t)op->u.value.value, __ATOMIC_RELEASE);
 }
 
-/* `n` elements from `p` on. */
-static void set_piece(void *p, size_t n, uint32_t element, uint32_t value)
-{
-    if (element == 1 || value == 0) {
-        memset(p, (int)value, n * element);
-    } else if (element == 2) {
-        for (size_t x = 0; x < n; x++)
-            ((uint16_t *)p)[x] = (uint16_t)value;
-    } else {
-        for (size_t x = 0; x < n; x++)
-            ((uint32_t *)p)[x] = value;
-    }
-}
-
 static void run_set(const struct sim_op *op)
 {
     for (size_t y = 0; y < op->u.set.height; y++) {
         char *row = (char *)(uintptr_t)(op->u.set.dst + y * op->u.set.pitch);
         for (size_t x = 0; x < op->u.set.width; x += SET_PIECE) {
             const size_t left = op->u.set.width - x;
-            set_piece(row + x * op->u.set.element, left < SET_PIECE ? left : SET_PIECE,
-                      op->u.set.element, op->u.set.value);
+            sim_engine_set(row + x * op->u.set.element, left < SET_PIECE ? left : SET_PIECE,
+                           op->u.set.element, op->u.set.value);
             sim_pause_point();
         }
     }
