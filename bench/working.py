@@ -11,6 +11,8 @@ round-one     the three of three-one, of which one at a time works, for --turn: 
 end-one, middle-one    what they touch lies at the end of the allocation, or in its middle
 stripes-one   ... in 16 stripes, evenly over it
 moving-one    ... and goes on by as much once in --move, --moves times: how long until passes take again what they took
+latency-one   two pools of one allocation beside a latency-critical program that has a request each 50 ms: how long these take
+latency-blind the same, but the daemon cannot load NVML: nothing is tried
 jax           two programs in JAX, each with a pool of --pool, allocated ahead, of which it uses --touch; --framework-budget
 torch         two in PyTorch behind one large batch: what it took more, PyTorch keeps; likewise
 hidden        three pools of half the size, of which one from some moment on also reads --hidden bytes through pointers
@@ -33,8 +35,10 @@ import rig as r
 import sides
 
 FIRST = ("three", "beside", "three-one", "beside-one", "hidden", "blind")
-CELLS = (*FIRST, "round-one", "end-one", "middle-one", "stripes-one", "moving-one", "jax", "torch")
+CELLS = (*FIRST, "round-one", "end-one", "middle-one", "stripes-one", "moving-one", "latency-one", "latency-blind", "jax",
+         "torch")
 STRIPES = 16
+REQUEST_S = .05 # from one to the next
 
 
 def add_options(parser):
@@ -70,7 +74,7 @@ def pool(args, count, cell):
     elif where == "stripes":
         piece = min(piece, args.touch // STRIPES)
         options += ["--stripes", STRIPES]
-    return programs.Plan("pool", count, work="rewrite", piece=piece, options=options + ["--one"] * (one == "one"))
+    return programs.Plan("pool", count, work="rewrite", piece=piece, options=options + ["--one"] * bool(one))
 
 
 def plans_of(args, cell):
@@ -82,6 +86,8 @@ def plans_of(args, cell):
         return [programs.Plan(model, args.touch, units, spare=args.pool - args.touch, work="rewrite",
                               piece=args.piece)] * 2, args.framework_budget
     one = pool(args, args.pool, cell)
+    if cell.startswith("latency"):
+        return [one, one, programs.Plan("pool", args.touch // 8, work="rewrite")], args.budget
     if cell.startswith("beside"):
         return [one, programs.Plan("decoder-graphs", args.decoder)], args.beside_budget
     return [one] * 3, args.budget
@@ -175,6 +181,20 @@ def move_about(rig, row, natives, apps, daemon):
     row["then_shares"] = sides.shares(row["native"], [[len(units) * 1000 / spent for units in lists]])
 
 
+def answer(found, side, ms):
+    """As work_together, but the last is asked for a round now and then. found: of either side, how long that took."""
+    begun, took = time.monotonic() * 1000, []
+    for program in side[:-1]:
+        program.ask_units(ms)
+    while time.monotonic() * 1000 < begun + ms:
+        response_ms = side[-1].round()["response_ms"]
+        took.append((time.monotonic() * 1000, response_ms))
+        time.sleep(max(0, REQUEST_S - response_ms / 1000))
+    found["app" if side[-1].daemon else "native"] += [ms for _, ms in took]
+    lists = [program.take(program.line(program.patience + ms / 1000))["list"] for program in side[:-1]]
+    return begun, [*lists, took]
+
+
 def show_times(found, most_ms):
     """The median and the worst of these seconds, of which None was not within that time."""
     ordered = sorted(math.inf if one is None else one for one in found)
@@ -209,8 +229,13 @@ def run(rig):
             more = {"then": functools.partial(THEN[cell], rig)} if cell in THEN else {}
             if cell == "round-one":
                 more["work"] = functools.partial(programs.work_in_turns, turn=r.milliseconds(args.turn))
-            sides.measure(rig, {"cell": cell, "budget": budget}, natives, plans, gpu_budget=budget,
-                          turn=args.turn, environment=blinded(rig) if cell == "blind" else None, **more)
+            row = {"cell": cell, "budget": budget}
+            if cell.startswith("latency"):
+                row["request_ms"] = {"native": [], "app": []}
+                more = {"work": functools.partial(answer, row["request_ms"]), "best_class": "latency",
+                        "change": lambda apps, daemon: daemon.set(apps[-1], "class=latency")}
+            sides.measure(rig, row, natives, plans, gpu_budget=budget,
+                          turn=args.turn, environment=blinded(rig) if cell.endswith("blind") else None, **more)
 
         if rig.left() < took:
             rig.result["left_out"].append([cell, "no time left"])
@@ -256,6 +281,10 @@ def conclude(rig):
         if "back_s" in row:
             print(f"{row['cell']}: passes as usual", show_times(row["back_s"], args.move), "moves;",
                   r.number(row["move_bytes"] / 2**30, 2), "GiB moved")
+        for side, took in row.get("request_ms", {}).items():
+            if took:
+                print(f"{row['cell']}: {side}: a request takes", ", ".join(
+                    f"{name} {r.number(r.percentile(took, part), 2)}" for name, part in (("p50", .5), ("p99", .99), ("most", 1))), "ms")
     r.show_goals(result["goals"])
 
 

@@ -68,17 +68,18 @@ assert lists[0] == lists[1] == [(1e6 + ended, ms) for ended, ms in ((15, 15), (2
 END
 bench working --pool 32M --piece 2M --touch 4M --hidden 4M --budget 48M --hidden-budget 24M --framework-budget 48M --turn 100ms \
     --warm 300ms --block 300ms --rounds 1 --found 500ms --times 2 --move 600ms --moves 2 \
-    --cells round-one,end-one,middle-one,stripes-one,moving-one,hidden,jax,torch
+    --cells round-one,end-one,middle-one,stripes-one,moving-one,latency-one,hidden,jax,torch
 python3 -B - "$dir/working.json" << 'END' || fail "the result of the other cells of working"
 import json, sys
 with open(sys.argv[1], encoding="utf-8") as file:
     rows = json.load(file)["rows"]
 assert [row["cell"] for row in rows] == [
-    "round-one", "end-one", "middle-one", "stripes-one", "moving-one", "hidden", "hidden", "jax", "torch"]
+    "round-one", "end-one", "middle-one", "stripes-one", "moving-one", "latency-one", "hidden",
+    "hidden", "jax", "torch"]
 for row in rows:
     assert row["is_right"] and len(row["shares"]) == (2 if row["cell"] in ("jax", "torch") else 3), row["cell"]
     assert len(row["course"]) == 4 and ("back_s" in row) == (row["cell"] == "moving-one"), row["cell"]
-assert len(rows[4]["back_s"]) == 6 and rows[5]["native"] == rows[6]["native"]
+assert len(rows[4]["back_s"]) == 6 and min(map(len, rows[5]["request_ms"].values())) > 0 and rows[6]["native"] == rows[7]["native"]
 END
 
 # What the ideal is, where arithmetic tells: three programs of 8 GiB that hand the GPU to each other, at 50 GB/s.
