@@ -26,8 +26,9 @@ import time
 from harness import Daemon, Failure, Place, Program, use_simcuda, wait_until
 
 LINK = 55e9  # bytes a second that a kernel has over the link, about: of a piece that takes as long, all is missed
-WAITED = 10  # ... and of one that takes so many times as long, the program waited for its turn: nothing is known
+WAITED = 10  # ... and if one takes so many times as long, the program waited for its turn: nothing is known
 QUIET = 1    # s in which nothing is missed: what is used is found
+NOISE = 64   # of what is used, so little is nothing
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -114,7 +115,7 @@ class Watch:
         for one in self.programs:
             late = [missed for at, missed in self.found(one) if at > since] if one.passes else []
             if (len(one.subsets) < self.args.phases or time.monotonic() - one.subsets[-1][0] < max(QUIET, self.args.phase) or len(late) < 5 or
-                    max(late) > self.args.piece / 16 or one.passes[-1][0] < since + QUIET / 2):
+                    max(late) > self.args.touch / NOISE or one.passes[-1][0] < since + QUIET / 2):
                 return False
         return True
 
@@ -137,7 +138,7 @@ def summary(args, begun, one, rows):
     edges, result = [at - begun for at, _ in one.subsets] + [math.inf], []
     for begin, end in zip(edges, edges[1:]):
         inside = [row for row in rows if begin < row[0] <= end]
-        bad = [begin] + [row[0] for row in inside if row[4] > args.piece / 16] + [inside[-1][0] if inside else begin]
+        bad = [begin] + [row[0] for row in inside if row[4] > args.touch / NOISE] + [inside[-1][0] if inside else begin]
         found = [one for one, after in zip(bad, bad[1:]) if after - one >= QUIET]
         if inside:
             result.append({"found_s": round(found[0] - begin, 2) if found else None, "in_vain_bytes": inside[-1][5],
