@@ -276,10 +276,10 @@ def conclude(rig):
         programs.measures(rig)
     found = [row["found_s"] for row in result["rows"] if row["cell"] == "hidden" and "found_s" in row]
     if found:
-        print("hidden: found after", show_times(found, args.found))
+        print("hidden: found:", show_times(found, args.found))
     for row in result["rows"]:
         if "back_s" in row:
-            print(f"{row['cell']}: passes as usual", show_times(row["back_s"], args.move), "moves;",
+            print(f"{row['cell']}: passes as usual behind a move:", show_times(row["back_s"], args.move) + ",",
                   r.number(row["move_bytes"] / 2**30, 2), "GiB moved")
         for side, took in row.get("request_ms", {}).items():
             if took:
