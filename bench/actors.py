@@ -224,6 +224,12 @@ class Daemon:
     def gpu(self):
         return self.status()["gpus"][0]
 
+    def set(self, program, setting):
+        done = subprocess.run([self.rig.ctl, "set", str(program.pid), setting], capture_output=True, text=True, timeout=60,
+                              check=False, env=self.environment)
+        if done.returncode != 0:
+            raise Failure(f"mux-ctl set {setting}: {done.stderr.strip()[-200:]}")
+
     def take(self):
         """
         What moved since the last call: the switches (of those since then the newest 64, which is what the status

@@ -3,18 +3,22 @@
  * nothing of gpumux. It holds device memory that is all written, and works when it is told to, line
  * by line:
  *
- *   app --bytes SIZE [--piece SIZE] [--seed N] [--touch SIZE] [--one] [--spin-us N]
+ *   app --bytes SIZE [--piece SIZE] [--seed N] [--touch SIZE] [--touch-at WHERE] [--stripes N]
+ *       [--one] [--spin-us N]
  *       [--activation SIZE --workspace SIZE [--used SIZE] [--gradients] [--host SIZE]]
  *
  * --bytes are allocated in pieces of --piece (1 GiB; the last may be smaller) and filled with
  * random words; then it prints "ready" with what that took, and the bytes of which a pass goes over
- * (touched): all, or the first --touch bytes, in whole pieces. With --one all pieces are parts of
- * one allocation, and kernels get its address and an index: no address says which piece it is. With
- * --spin-us a pass begins with a kernel that takes so long and touches nothing. After that, a line
- * on standard input is a request, answered by one line on standard output, name=value each:
+ * (touched): all, or --touch bytes, in whole pieces. They begin --touch-at so many bytes, or lie in
+ * the "middle" or at the "end" (0); in --stripes of one size evenly over all (1). With --one all
+ * pieces are parts of one allocation, and kernels get its address and an index: no address says
+ * which piece it is. With --spin-us a pass begins with a kernel that takes so long and touches
+ * nothing. After that, a line on standard input is a request, answered by one line on standard
+ * output, name=value each:
  *
  *   turn WORK [MS]
  *   run WORK MS [FILE]
+ *   place WHERE
  *   follow SIZE
  *   check
  *
@@ -24,7 +28,8 @@
  * passes alone; first_ms is 0. With FILE, each pass is a line of it: when it ended and how long it
  * took, in milliseconds.
  *
- * WORK is what a pass does: rewrite (check and write anew), or verify (check). follow: from now on
+ * WORK is what a pass does: rewrite (check and write anew), or verify (check). place: from now on
+ * what is touched is there (as --touch-at); the answer is placed, in bytes. follow: from now on
  * a pass also checks the last SIZE bytes (whole pieces, not with --one), whose addresses its
  * kernels read from device memory; the answer is followed, in bytes. check: checks all memory
  * once; the answer is mismatches. The end of the input ends the program, with code 0 after all
@@ -98,7 +103,8 @@ struct model {
 
 struct app {
     uint64_t bytes, piece_bytes, seed;
-    uint64_t touched_bytes, spin_us;
+    uint64_t touched_bytes, stripes, spin_us;
+    const char *touched_at;
     bool is_one;
     struct gm_bench_device gpu;
     CUfunction kernel[GM_KERNELS];
@@ -106,7 +112,7 @@ struct app {
     CUdeviceptr counter; /* of wrong words */
     uint64_t counted;    /* as read last */
     struct piece *pieces;
-    size_t n_pieces, n_touched;
+    size_t n_pieces, n_touched, first_touched;
     struct model model;
     CUdeviceptr cells;             /* of device memory: the addresses of all pieces */
     size_t n_followed;             /* from the last on */
@@ -253,11 +259,28 @@ static void free_model(const struct app *app, const struct model *model)
     free(model->gradients);
 }
 
+/* What is touched lies there from now on. */
+static void place(struct app *app, const char *where)
+{
+    const size_t left = app->n_pieces - app->n_touched;
+    uint64_t bytes = 0;
+    const bool is_end = strcmp(where, "end") == 0, is_middle = strcmp(where, "middle") == 0;
+    if (!is_end && !is_middle && (gm_parse_size(where, &bytes) != 0 || bytes >= app->bytes))
+        gm_bench_fail(2, "there is no such place: %s", where);
+    app->first_touched = is_end ? left : is_middle ? left / 2 : bytes / app->piece_bytes;
+}
+
+/* The i-th of the pieces that are touched. Behind the last piece comes the first. */
+static struct piece *touched_piece(const struct app *app, size_t i)
+{
+    const size_t of_stripe = app->n_touched / app->stripes;
+    const size_t from = i / of_stripe * (app->n_pieces / app->stripes);
+    return &app->pieces[(app->first_touched + from + i % of_stripe) % app->n_pieces];
+}
+
 static void fill(struct app *app)
 {
     uint64_t zero = 0;
-    app->n_pieces = (app->bytes + app->piece_bytes - 1) / app->piece_bytes;
-    app->n_touched = (app->touched_bytes + app->piece_bytes - 1) / app->piece_bytes;
     app->pieces = calloc(app->n_pieces, sizeof(app->pieces[0]));
     if (app->pieces == NULL)
         gm_bench_fail(1, "no host memory");
@@ -290,7 +313,7 @@ static uint64_t make_pass(struct app *app, enum work work)
         launch(app, GM_SPIN, args);
     }
     for (size_t i = 0; i < app->n_touched; i++) {
-        struct piece *piece = &app->pieces[i];
+        struct piece *piece = touched_piece(app, i);
         if (work == GM_WORK_REWRITE)
             rewrite(app, piece);
         else
@@ -500,6 +523,12 @@ static void serve(struct app *app)
             check(app);
             continue;
         }
+        if (n == 2 && strcmp(verb, "place") == 0) {
+            place(app, name);
+            printf("placed=%" PRIu64 "\n", app->first_touched * app->piece_bytes);
+            fflush(stdout);
+            continue;
+        }
         if (n == 2 && strcmp(verb, "follow") == 0) {
             follow(app, name);
             continue;
@@ -512,26 +541,32 @@ static void serve(struct app *app)
     }
 }
 
-/* The last piece that is touched is there. */
+/* The last piece that is touched is there, and all stripes are equal. */
 static bool is_possible(struct app *app)
 {
     app->bytes &= ~7ull;
     app->piece_bytes &= ~7ull;
     if (app->touched_bytes == 0)
         app->touched_bytes = app->bytes;
+    if (app->bytes == 0 || app->piece_bytes == 0)
+        return false;
+    app->n_pieces = (app->bytes + app->piece_bytes - 1) / app->piece_bytes;
+    app->n_touched = (app->touched_bytes + app->piece_bytes - 1) / app->piece_bytes;
     const struct model *model = &app->model;
-    return app->bytes > 0 && app->piece_bytes > 0 && app->touched_bytes <= app->bytes &&
+    return app->touched_bytes <= app->bytes && app->n_touched % app->stripes == 0 &&
            (model->workspace_bytes > 0) == (model->activation_bytes > 0) &&
            model->used_bytes <= model->workspace_bytes && !(app->is_one && model->workspace_bytes);
 }
 
 int main(int argc, char **argv)
 {
-    static struct app app = {.piece_bytes = 1ull << 30, .seed = 1};
+    static struct app app = {.piece_bytes = 1ull << 30, .seed = 1, .stripes = 1, .touched_at = "0"};
     const struct gm_option options[] = {
         {"--bytes", GM_OPTION_SIZE, &app.bytes, 8, UINT64_MAX},
         {"--piece", GM_OPTION_SIZE, &app.piece_bytes, 8, UINT64_MAX},
         {"--touch", GM_OPTION_SIZE, &app.touched_bytes, 1, UINT64_MAX},
+        {"--touch-at", GM_OPTION_TEXT, &app.touched_at, 0, 0},
+        {"--stripes", GM_OPTION_NUMBER, &app.stripes, 1, UINT64_MAX},
         {"--seed", GM_OPTION_NUMBER, &app.seed, 0, UINT64_MAX},
         {"--spin-us", GM_OPTION_NUMBER, &app.spin_us, 0, UINT64_MAX},
         {"--one", GM_OPTION_FLAG, &app.is_one, 0, 0},
@@ -544,10 +579,11 @@ int main(int argc, char **argv)
     uint64_t from = gm_now();
     if (!gm_options_take(argc, argv, options, sizeof(options) / sizeof(options[0])) ||
         !is_possible(&app)) {
-        fprintf(stderr, "usage: app --bytes SIZE [--piece SIZE] [--seed N] [--touch SIZE] [--one] "
-                        "[--spin-us N]\n");
+        fprintf(stderr, "usage: app --bytes SIZE [--piece SIZE] [--seed N] [--touch SIZE] "
+                        "[--touch-at WHERE] [--stripes N] [--one] [--spin-us N]\n");
         return 2;
     }
+    place(&app, app.touched_at);
     open_cuda(&app);
     double open_ms = gm_bench_ms_since(from);
     from = gm_now();

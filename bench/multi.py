@@ -24,7 +24,6 @@ turn counts from the moment the program runs.
 
 import functools
 import json
-import subprocess
 
 import ideal
 import programs
@@ -101,15 +100,11 @@ def budget_of(args, cell, natives):
     return max(sum(sizes) * 100 // cell.over, max(sizes) * 103 // 100) + (2**26 if cell.over == 100 else 0)
 
 
-def set_cap(rig, row, apps, daemon):
+def set_cap(row, apps, daemon):
     """The program that touches as much as it can leaves room for the other one."""
     cap = row["budget"] - apps[0].bytes
-    if apps[1].bytes <= cap:
-        return
-    done = subprocess.run([rig.ctl, "set", str(apps[1].pid), f"cap={cap}"], capture_output=True, text=True, timeout=60,
-                          check=False, env=daemon.environment)
-    if done.returncode != 0:
-        raise r.Failure(f"{row['cell']}: mux-ctl set: {done.stderr.strip()[-200:]}")
+    if apps[1].bytes > cap:
+        daemon.set(apps[1], f"cap={cap}")
 
 
 def run_cell(rig, cell, natives, alone):
@@ -118,7 +113,7 @@ def run_cell(rig, cell, natives, alone):
     row = {"cell": cell.name, "set": cell.set, "over": cell.over, "turn": cell.turn, "variant": cell.variant,
            "budget": budget_of(args, cell, natives), "footprints": alone,
            "block_ms": max(args.block, 2 * len(plans) * r.milliseconds(cell.turn))} # two rounds at least
-    change = functools.partial(set_cap, rig, row) if cell.variant == "cap" else None
+    change = functools.partial(set_cap, row) if cell.variant == "cap" else None
     sides.measure(rig, row, natives, plans, change=change, gpu_budget=row["budget"], turn=cell.turn)
 
 

@@ -16,14 +16,14 @@ from figures import size
 
 VISION = ("resnet152", "vgg19", "inception_v3", "densenet201")
 SCIENCE = ("wavelet", "hotspot", "flow", "neighbours", "vectors", "products")
-ACTOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python", "actor.py")
+ACTORS = {name: os.path.join(os.path.dirname(os.path.abspath(__file__)), "python", name + ".py") for name in ("actor", "pool")}
 CHUNK_MS = 500 # a program that is kept at work is asked anew so often
 
 
 class Plan:
     """
-    What a program is: a model of python/models.py, of so many bytes, with so many units a round; one of science.cu, with
-    `spare` bytes of its own that it never touches again; or "pool": bench/app with these pieces and options, whose units
+    What a program is: a model of python/models.py, of so many bytes, with so many units a round, or "jax" (python/pool.py); one of
+    science.cu; some with `spare` bytes of their own that they never touch again; or "pool": bench/app with these pieces and options, whose units
     are passes that do `work`. In place of any of them bench/app does that.
     """
 
@@ -138,10 +138,12 @@ class Model(Worker, Process):
     def __init__(self, rig, name, plan, daemon, is_on_cpu):
         self.begin(rig, plan)
         self.bytes, self.patience = 0, 120
-        command = [sys.executable, "-B", ACTOR, "--model", plan.model, "--bytes", plan.bytes, "--units", plan.units,
+        command = [sys.executable, "-B", ACTORS["pool" if plan.model == "jax" else "actor"], "--model", plan.model, "--bytes", plan.bytes, "--units", plan.units,
                    "--prompt", plan.prompt, "--seed", plan.seed]
         if daemon and rig.is_linked and not is_on_cpu:
             raise Absent("what a sanitizer built cannot be preloaded into Python")
+        if plan.spare:
+            command += ["--spare", plan.spare]
         if plan.file:
             command += ["--file", plan.file]
         if is_on_cpu:
@@ -217,6 +219,22 @@ def work_together(programs, ms):
     for program in programs:
         program.ask_units(ms)
     return begun, [program.take(program.line(program.patience + ms / 1000))["list"] for program in programs]
+
+
+def work_in_turns(programs, ms, turn):
+    """
+    One after the other, in turns of so long, until each has had that many ms: as work_together, by a clock of each that
+    stands still out of its turns.
+    """
+    begun = time.monotonic() * 1000
+    lists, spent = [[] for _ in programs], [0] * len(programs)
+    while programs and min(spent) < ms:
+        for index, program in enumerate(programs):
+            asked = time.monotonic() * 1000
+            units = program.units(turn)["list"]
+            lists[index] += [(begun + spent[index] + ended - asked, took) for ended, took in units]
+            spent[index] += units[-1][0] - asked
+    return begun, lists
 
 
 class Kept:

@@ -141,7 +141,8 @@ run() {
     latency) script latency ${simcuda:+--programs app --window 300ms} "$@" ;;
     working)
         script working $small ${simcuda:+--programs app --pool 64M --piece 4M --touch 8M --hidden 8M --decoder 56M \
-            --budget 96M --beside-budget 72M --hidden-budget 44M --turn 100ms --warm 1s --block 500ms --found 1s} "$@"
+            --budget 96M --beside-budget 72M --hidden-budget 44M --framework-budget 96M --turn 100ms --warm 1s --block 500ms --found 1s \
+            --move 3s --moves 1} "$@"
         ;;
     multi)
         script multi $small ${simcuda:+--programs app --piece 8M --decoder 32M --cnn 32M --kernel 32M --pair-budget 64M \

@@ -32,13 +32,20 @@ def end(side):
         program.end()
 
 
-def rates(side, ms):
+def rates(side, ms, work=programs.work_together):
     """Units a second of each in a block in which all of a side work; of a unit that the block's end cuts, its part."""
-    return rates_of(*programs.work_together(side, ms), ms)
+    return rates_of(*work(side, ms), ms)
 
 
 def rates_of(begun, lists, ms):
     return [sum(min(1, max(0, 1 - (ended - begun - ms) / took)) for ended, took in units) * 1000 / ms for units in lists]
+
+
+def course(begun, lists, ms, parts):
+    """Units a second of each in each of so many parts of that time."""
+    edges = [begun + ms * number / parts for number in range(parts + 1)]
+    return [[sum(edge < ended <= after for ended, _ in units) * 1000 * parts / ms for units in lists]
+            for edge, after in zip(edges, edges[1:])]
 
 
 def trace_of(lists, switches):
@@ -60,15 +67,17 @@ def moved_since(daemon, before):
             "switches": now["switches"] - before["switches"]}
 
 
-def measure(rig, row, natives, plans, environment=None, change=None, then=None, **options):
+def measure(rig, row, natives, plans, environment=None, change=None, then=None, work=programs.work_together, **options):
     """
-    Start a daemon with these options and the programs of these plans; leave in `row` the rates of either side, who ran
-    when, what moved meanwhile, and the status. A block lasts block_ms of it, or --block. change(apps, daemon) is called
-    before all work, then(row, natives, apps, daemon) behind the blocks. Data is checked, and all but the natives end.
+    Start a daemon with these options and the programs of these plans; leave in `row` the rates of either side, those of
+    the apps before the blocks in parts of a quarter of a block (course), who ran when, what moved meanwhile, and the
+    status. A block lasts block_ms of it, or --block; work(side, ms) is what a side does in it. change(apps, daemon) is
+    called before all work, then(row, natives, apps, daemon) behind the blocks. Data is checked, and all but the natives
+    end.
     """
     args = rig.args
     name = f"{row['cell']}-{len(rig.result['rows'])}"
-    total, budget = sum(plan.bytes for plan in plans), options["gpu_budget"]
+    total, budget = sum(plan.bytes + plan.spare for plan in plans), options["gpu_budget"]
     row.update(native=[], app=[], trace=[])
     block = row.get("block_ms", args.block)
     rig.result["rows"].append(row)
@@ -79,12 +88,13 @@ def measure(rig, row, natives, plans, environment=None, change=None, then=None, 
     row["fill_s"] = time.monotonic() - begun
     if change:
         change(apps, daemon)
-    programs.work_together(apps, max(args.warm, block))
+    warm = max(args.warm, block)
+    row["course"] = course(*work(apps, warm), warm, round(4 * warm / block))
     before, spent = daemon.gpu(), 0
     for _ in range(args.rounds):
-        row["native"].append(rates(natives, block))
+        row["native"].append(rates(natives, block, work))
         daemon.take()
-        begun, lists = programs.work_together(apps, block)
+        begun, lists = work(apps, block)
         spent += time.monotonic() - begun / 1000
         row["app"].append(rates_of(begun, lists, block))
         row["trace"] += trace_of(lists, [one["at_s"] * 1000 - one["total_ms"] for one in daemon.take()["history"]])

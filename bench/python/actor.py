@@ -1,6 +1,6 @@
 """A program of the benches in PyTorch, which knows nothing of gpumux. Asked by lines, it answers by lines.
 
-    python3 actor.py --model NAME --bytes N --units N [--prompt N] [--seed N] [--file FILE] [--device cpu]
+    python3 actor.py --model NAME --bytes N --units N [--prompt N] [--seed N] [--spare N] [--file FILE] [--device cpu]
 
 It imports PyTorch and prints "imported"; the GPU it touches only when it has read "load". Then it makes the model,
 computes one round (models.py), and prints "ready open_ms=... fill_ms=... bytes=... peak=... sum=...". After that a request is
@@ -25,8 +25,8 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 try:
     import torch
 
-    import figures
     import models
+    from rounds import Rounds, milliseconds, say
 except ImportError as error:
     print(f"absent no PyTorch: {error}", flush=True)
     sys.exit(0)
@@ -39,30 +39,21 @@ def parse():
     parser.add_argument("--units", type=int, required=True)
     parser.add_argument("--prompt", type=int, default=16)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--spare", type=int, default=0)
     parser.add_argument("--file")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     return parser.parse_args()
 
 
-def say(text):
-    print(text, flush=True)
-
-
-def milliseconds():
-    """By the clock that a daemon's status has."""
-    return time.monotonic() * 1000
-
-
-class Actor:
+class Actor(Rounds):
     """Where a model computes, and its rounds."""
 
     def __init__(self, arguments):
+        super().__init__(arguments.units)
         self.device, self.seed, self.file = arguments.device, arguments.seed, arguments.file
-        self.units, self.prompt = arguments.units, arguments.prompt
+        self.prompt, self.spare = arguments.prompt, arguments.spare
         self.is_tiny = self.device == "cpu"
         self.dtype = torch.float32 if self.is_tiny else torch.float16
-        self.sums, self.sum, self.mismatches = {}, 0, 0
-        self.left, self.given = 0, 0
         begun = milliseconds()
         self.flag = torch.zeros(1, device=self.device)
         self.synchronize()
@@ -88,43 +79,9 @@ class Actor:
         """Of device memory, by the allocator."""
         return 2**30 if self.is_tiny else torch.cuda.memory_reserved()
 
-    def begin(self, given):
-        self.model.begin(given)
-        self.left, self.given = self.units, given
-
-    def unit(self):
-        self.model.unit()
-        self.left -= 1
-        if self.left == 0:
-            self.sum = self.model.sum()
-            self.mismatches += self.sums.setdefault(self.given, self.sum) != self.sum
-
-    def serve(self, verb, least_ms, rest):
-        is_turn = verb == "turn"
-        asked = begun = milliseconds()
-        first_ms, passes, before = 0, [], self.mismatches
-        if is_turn:
-            self.flag.add_(1)
-            self.synchronize()
-            first_ms = milliseconds() - begun
-            self.begin(int(rest[0]) if rest else 0)
-        begun = milliseconds()
-        while True:
-            at = milliseconds()
-            if self.left == 0:
-                self.begin(0)
-            self.unit()
-            now = milliseconds()
-            passes.append((now, now - at))
-            if self.left == 0 if is_turn else now - begun >= least_ms:
-                break
-        work_ms = milliseconds() - begun
-        if not is_turn and rest:
-            with open(rest[0], "w", encoding="ascii") as file:
-                file.writelines(f"{end:.3f} {ms:.4f}\n" for end, ms in passes)
-        took = [ms for _, ms in passes]
-        say(f"first_ms={first_ms:.4f} first_unit_ms={passes[0][0] - asked:.4f} work_ms={work_ms:.4f} "
-            f"pass_ms={figures.median(took):.4f} pass_max_ms={max(took):.4f} passes={len(passes)} mismatches={self.mismatches - before} sum={self.sum}")
+    def touch(self):
+        self.flag.add_(1)
+        self.synchronize()
 
 
 def set_deterministic():
@@ -151,9 +108,7 @@ def main():
     gc.freeze()  # else the collector now and then looks through all of PyTorch
     say(f"ready open_ms={actor.open_ms:.3f} fill_ms={actor.fill_ms:.3f} bytes={actor.used_bytes()} "
         f"peak={actor.peak_bytes} sum={actor.sum}")
-    for line in iter(sys.stdin.readline, ""):
-        verb, _, least_ms, *rest = line.split()
-        actor.serve(verb, float(least_ms), rest)
+    actor.answer()
 
 
 main()

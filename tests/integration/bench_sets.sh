@@ -44,6 +44,43 @@ for row in result["rows"]:
     assert ("hidden_ms" in row) == (row["cell"] in ("hidden", "blind")), row["cell"]
 assert not result["left_out"] and len(result["goals"]) >= 9, result["goals"]
 END
+# Those that run only when they are asked for.
+python3 -B - "$benches" << 'END' || fail "what the cells of working.py make of figures"
+import sys
+sys.path.insert(0, sys.argv[1])
+import programs, sides, working
+
+row = {"native": [[100, 50]], "course": [[90, 20]] * 2 + [[95, 40], [95, 50]] + [[100, 50]] * 4}
+assert working.until_settled(row, 4000) == 2, working.until_settled(row, 4000)
+assert working.until_settled({**row, "course": row["course"][:5]}, 4000) is None
+assert working.show_times([1, None, .5], 9000) == "1.0 s (median), not in 9 s (worst) of 3"
+assert sides.course(0, [[(100, 1), (300, 1), (400, 1)]], 400, 2) == [[5], [10]]
+
+class Program: # units of 10 ms, of which a turn of 20 ms is late by 5
+    now = 1e6
+    def units(self, ms):
+        units = [(Program.now + 15, 15), (Program.now + 25, 10)]
+        Program.now += 25
+        return {"list": units}
+programs.time.monotonic = lambda: Program.now / 1000
+begun, lists = programs.work_in_turns([Program(), Program()], 50, 20)
+assert lists[0] == lists[1] == [(1e6 + ended, ms) for ended, ms in ((15, 15), (25, 10), (40, 15), (50, 10))], lists
+END
+bench working --pool 32M --piece 2M --touch 4M --hidden 4M --budget 48M --hidden-budget 24M --framework-budget 48M --turn 100ms \
+    --warm 300ms --block 300ms --rounds 1 --found 500ms --times 2 --move 600ms --moves 2 \
+    --cells round-one,end-one,middle-one,stripes-one,moving-one,latency-one,hidden,jax,torch
+python3 -B - "$dir/working.json" << 'END' || fail "the result of the other cells of working"
+import json, sys
+with open(sys.argv[1], encoding="utf-8") as file:
+    rows = json.load(file)["rows"]
+assert [row["cell"] for row in rows] == [
+    "round-one", "end-one", "middle-one", "stripes-one", "moving-one", "latency-one", "hidden",
+    "hidden", "jax", "torch"]
+for row in rows:
+    assert row["is_right"] and len(row["shares"]) == (2 if row["cell"] in ("jax", "torch") else 3), row["cell"]
+    assert len(row["course"]) == 4 and ("back_s" in row) == (row["cell"] == "moving-one"), row["cell"]
+assert len(rows[4]["back_s"]) == 6 and min(map(len, rows[5]["request_ms"].values())) > 0 and rows[6]["native"] == rows[7]["native"]
+END
 
 # What the ideal is, where arithmetic tells: three programs of 8 GiB that hand the GPU to each other, at 50 GB/s.
 python3 -B - "$benches" << 'END' || fail "the ideal"

@@ -67,3 +67,21 @@ assert all(one["tiers"]["gpu_bytes"] == 0 and one["fds"] > 0 for one in result["
 END
 timeout -k 5 500 python3 -B "$soak" "$BUILD" --simcuda --seconds 4 --deadline 0 --no-python > "$dir/hang.out" 2>&1
 [ "$?" = 1 ] && grep -q '^FAIL .* hangs: ' "$dir/hang.out" || fail "a program that does not end was not found"
+
+# tests/gpu/subsets.py on simcuda: what programs use at random is right, and in the end on the GPU.
+part subsets
+timeout -k 5 500 python3 -B "$gpu/subsets.py" "$BUILD" --simcuda --bytes 96M --piece 4M --touch 16M --budget 144M --phase 2 --phases 2 \
+    --out "$dir" > "$dir/subsets.out" 2>&1
+code=$?
+tail -n 9 "$dir/subsets.out"
+[ "$code" = 0 ] || fail "it ended with $code"
+python3 -B - "$dir" << 'END' || fail "what it wrote is not as it should be"
+import json, sys, xml.dom.minidom
+with open(sys.argv[1] + "/subsets.json", encoding="utf-8") as file:
+    result = json.load(file)
+assert len(result["programs"]) == 2
+for one in result["programs"]:
+    assert [len(set(pieces)) for _, pieces in one["subsets"]] == [4, 4] and len(one["found"]) == 2, one["subsets"]
+    assert len(one["samples"]) > 20 and all(used == 16 << 20 and needed >= 0 for _, used, _, needed, _, _ in one["samples"])
+    xml.dom.minidom.parse(f"{sys.argv[1]}/{one['name']}.svg")
+END

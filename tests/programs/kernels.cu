@@ -80,6 +80,20 @@ extern "C" __global__ void gm_verify_refill_at(uint64_t *p, uint64_t first, uint
         atomicAdd(mismatches, bad);
 }
 
+/* gm_verify_refill of a piece of n words; which piece of p it is, only the table says. */
+extern "C" __global__ void gm_verify_refill_in(uint64_t *p, const uint64_t *table, uint64_t k, uint64_t n, uint64_t seed,
+                                               uint64_t next, unsigned long long *mismatches)
+{
+    unsigned long long bad = 0;
+    p += table[k] * n;
+    for (uint64_t i = gm_first(); i < n; i += gm_stride()) {
+        bad += p[i] != gm_mix(seed, i);
+        p[i] = gm_mix(next, i);
+    }
+    if (bad)
+        atomicAdd(mismatches, bad);
+}
+
 /* gm_verify of what *cell points to: no argument says which memory that is. */
 extern "C" __global__ void gm_verify_through(const uint64_t *const *cell, uint64_t n, uint64_t seed,
                                              unsigned long long *mismatches)

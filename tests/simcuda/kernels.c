@@ -179,6 +179,18 @@ static void run_verify_refill_at(const struct verify_refill_at *a)
         __atomic_fetch_add(a->mismatches, bad, __ATOMIC_RELAXED);
 }
 
+struct verify_refill_in {
+    uint64_t *p;
+    const uint64_t *table;
+    uint64_t k, n, seed, next;
+    unsigned long long *mismatches;
+};
+static void run_verify_refill_in(const struct verify_refill_in *a)
+{
+    run_verify_refill(&(struct verify_refill){a->p + a->table[a->k] * a->n, a->n, a->seed, a->next,
+                                              a->mismatches});
+}
+
 struct verify_through {
     const uint64_t *const *cell;
     uint64_t n, seed;
@@ -385,6 +397,7 @@ RUN(verify);
 RUN(verify_refill);
 RUN(verify_at);
 RUN(verify_refill_at);
+RUN(verify_refill_in);
 RUN(verify_through);
 RUN(vector_add);
 RUN(matmul);
@@ -440,6 +453,9 @@ static const struct sim_kernel kernels[] = {
     KERNEL(verify_refill_at, 6, P(verify_refill_at, p), P(verify_refill_at, first),
            P(verify_refill_at, n), P(verify_refill_at, seed), P(verify_refill_at, next),
            P(verify_refill_at, mismatches)),
+    KERNEL(verify_refill_in, 7, P(verify_refill_in, p), P(verify_refill_in, table),
+           P(verify_refill_in, k), P(verify_refill_in, n), P(verify_refill_in, seed),
+           P(verify_refill_in, next), P(verify_refill_in, mismatches)),
     KERNEL(verify_through, 4, P(verify_through, cell), P(verify_through, n),
            P(verify_through, seed), P(verify_through, mismatches)),
     KERNEL(vector_add, 4, P(vector_add, a), P(vector_add, b), P(vector_add, c), P(vector_add, n)),
