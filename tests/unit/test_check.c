@@ -426,6 +426,13 @@ static void test_innocent(void **state)
             assert_int_equal(on_host(&world, false), chunks);
             assert_int_equal(world.check.apps[0].wrong, 0);
         }
+        while (world.now < world.check.off_until)
+            step(&world);
+        run(&world, 3 * GM_S); /* all has just been proved */
+        world.foreign = 6 * GB;
+        while (world.given_up <= 2 * GM_CHECK_WRONG)
+            step(&world);
+        assert_int_equal(world.check.apps[0].wrong, 0);
         end(&world);
     }
 }
@@ -720,8 +727,12 @@ static void test_copies(void **state)
     struct world world;
     (void)state;
     begin(&world, 2, 1);
-    for (int i = 0; i < 50;
-         i++) { /* 1.5 GB/s, of which a counter may see all in 20 ms or nothing */
+    for (int i = 0; i < 50; i++) { /* 1.5 GB/s while the counter looks, and a little of others */
+        world.parts[1].copied += meter->cover * 3 / 2;
+        judge(&world, 2 * GB);
+        assert_int_not_equal(world.parts[0].finding, GM_CHECK_TRAFFIC);
+    }
+    for (int i = 0; i < 50; i++) { /* all the time: it may see all in 20 ms, or nothing */
         world.parts[1].copied += SAMPLE_NS * 3 / 2;
         judge(&world, i % 4 == 3 ? 6 * GB : 0);
         assert_int_not_equal(world.parts[0].finding, GM_CHECK_TRAFFIC);
