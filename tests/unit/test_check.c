@@ -36,6 +36,8 @@ struct world {
     uint32_t n; /* apps that run */
     bool is_touched[MAX_CHUNKS];
     bool is_short;
+    bool is_hurried; /* nobody may be slowed down */
+    bool is_full;    /* the host has no room for more */
     uint64_t random, next_va, now, foreign;
     uint64_t period, burst; /* touches last so long in each period; 0: all the time */
     uint32_t there, read;   /* chunks on the host; of those, which are touched */
@@ -99,7 +101,8 @@ static void settle(struct world *world)
         {
             struct gm_chunk *chunk = gm_chunk_at(world->table, c);
             gm_table_set_cold(world->table, c, chunk->heat == 0);
-            const uint8_t state = chunk->is_cold ? GM_CHUNK_ON_HOST : GM_CHUNK_RESIDENT;
+            const bool is_kept = world->is_full && chunk->state != GM_CHUNK_ON_HOST;
+            const uint8_t state = chunk->is_cold && !is_kept ? GM_CHUNK_ON_HOST : GM_CHUNK_RESIDENT;
             world->moved += chunk->state != state;
             has_changed = has_changed || chunk->state != state;
             chunk->state = state;
@@ -162,8 +165,10 @@ static void step(struct world *world)
     world->slow_ns += world->read > 0 && is_at_it(world) ? SAMPLE_NS : 0;
     world->saved += world->there - world->read;
     world->samples++;
-    for (uint32_t i = 0; i < world->n; i++)
-        world->parts[i].may_try = world->parts[i].has_host = true;
+    for (uint32_t i = 0; i < world->n; i++) {
+        world->parts[i].may_try = !world->is_hurried;
+        world->parts[i].has_host = true;
+    }
     gm_check_judge(&world->check, &sample, world->parts, world->n);
     world->last = gm_check_follow(&world->check, world->table, world->parts, world->n,
                                   world->is_short, world->now);
@@ -426,6 +431,13 @@ static void test_innocent(void **state)
             assert_int_equal(on_host(&world, false), chunks);
             assert_int_equal(world.check.apps[0].wrong, 0);
         }
+        while (world.now < world.check.off_until)
+            step(&world);
+        run(&world, 3 * GM_S); /* all has just been proved */
+        world.foreign = 6 * GB;
+        while (world.given_up <= 2 * GM_CHECK_WRONG)
+            step(&world);
+        assert_int_equal(world.check.apps[0].wrong, 0);
         end(&world);
     }
 }
@@ -527,6 +539,9 @@ static void test_no_trials(void **state)
     run(&world, 60 * GM_S);
     assert_int_equal(world.tries, 0);
     assert_true(gm_check_wants(&world.check, 0, world.now));
+    world.is_short = world.is_hurried = true;
+    run(&world, 60 * GM_S);
+    assert_int_equal(world.tries, 0);
     end(&world);
 }
 
@@ -537,6 +552,90 @@ static void until_tried(struct world *world)
         step(world);
         assert_true(world->now < until);
     }
+}
+
+/* What a search brought back is tried before what is only claimed: it was cold, as windows say. */
+static void test_hidden_first(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 1, 1);
+    const uint32_t cold = allocate(&world, 0, 64, COLD);
+    world.is_touched[nth(&world, cold, 40)] = true;
+    allocate(&world, 0, 64, REACHED);
+    settle(&world);
+    find(&world);
+    until_tried(&world);
+    EACH_CHUNK(&world, 0, c)
+    assert_false(world.table->chunks[c].trust == GM_TRUST_TRIED &&
+                 world.table->chunks[c].is_claimed);
+    end(&world);
+}
+
+/* A trial fails as others use the link. That says nothing of what was tried: when they have
+ * stopped all of it is tried again, not half. */
+static void test_foreign_trial(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 1, 1);
+    allocate(&world, 0, 32, REACHED);
+    settle(&world);
+    until_tried(&world);
+    assert_int_equal(world.last.chunks, 31);
+    for (world.foreign = 3 * GB; world.given_up == 0; step(&world))
+        assert_true(world.now < 10 * GM_S);
+    world.foreign = world.tries = 0;
+    until_tried(&world);
+    assert_int_equal(world.last.chunks, 31);
+    end(&world);
+}
+
+/* What is tried finds no room on the host. That proves nothing, and the trial ends. It begins
+ * again, and holds when there is room. */
+static void test_no_room(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 1, 1);
+    allocate(&world, 0, 32, REACHED);
+    world.is_full = true;
+    settle(&world);
+    until_tried(&world);
+    run(&world, 10 * GM_S);
+    assert_int_equal(gm_check_tries(&world.check, 0), 31 * 32 * MIB);
+    assert_int_equal(world.backs, 0);
+    run(&world, 10 * GM_S);
+    assert_int_equal(world.backs, 1);
+    world.is_full = false;
+    run(&world, 30 * GM_S);
+    assert_int_equal(on_host(&world, false), 31);
+    end(&world);
+}
+
+/* Programs take turns, and a trial of the next one begins before its turn: two may be on. The
+ * sample is to blame first, as to end it costs least. */
+static void test_two_trials(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 2, 1);
+    allocate(&world, 0, 32, REACHED);
+    allocate(&world, 1, 200, REACHED);
+    settle(&world);
+    world.n = 1;
+    until_tried(&world);
+    run(&world, 600 * GM_MS);
+    assert_int_equal(gm_check_prepare(&world.check, world.table, 1, world.now).kind,
+                     GM_CHECKED_TRY);
+    world.n = 2;
+    settle(&world);
+    assert_true(gm_check_tries(&world.check, 0) > 0);
+    for (world.foreign = 3 * GB; world.backs == 0; step(&world))
+        assert_true(world.now < 10 * GM_S);
+    assert_int_equal(world.last.app, 1);
+    assert_true(gm_check_tries(&world.check, 0) > 0);
+    end(&world);
 }
 
 /* Nothing can be judged while a trial is on: it ends soon, as the program may stand still, and the
@@ -720,8 +819,12 @@ static void test_copies(void **state)
     struct world world;
     (void)state;
     begin(&world, 2, 1);
-    for (int i = 0; i < 50;
-         i++) { /* 1.5 GB/s, of which a counter may see all in 20 ms or nothing */
+    for (int i = 0; i < 50; i++) { /* 1.5 GB/s while the counter looks, and a little of others */
+        world.parts[1].copied += meter->cover * 3 / 2;
+        judge(&world, 2 * GB);
+        assert_int_not_equal(world.parts[0].finding, GM_CHECK_TRAFFIC);
+    }
+    for (int i = 0; i < 50; i++) { /* all the time: it may see all in 20 ms, or nothing */
         world.parts[1].copied += SAMPLE_NS * 3 / 2;
         judge(&world, i % 4 == 3 ? 6 * GB : 0);
         assert_int_not_equal(world.parts[0].finding, GM_CHECK_TRAFFIC);
@@ -795,17 +898,19 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one),        cmocka_unit_test(test_soon),
-        cmocka_unit_test(test_random),     cmocka_unit_test(test_who),
-        cmocka_unit_test(test_phases),     cmocka_unit_test(test_bursts),
-        cmocka_unit_test(test_foreign),    cmocka_unit_test(test_innocent),
-        cmocka_unit_test(test_trust),      cmocka_unit_test(test_noise),
-        cmocka_unit_test(test_copies),     cmocka_unit_test(test_explained),
-        cmocka_unit_test(test_hostile),    cmocka_unit_test(test_foreign_turns),
-        cmocka_unit_test(test_claims),     cmocka_unit_test(test_moving),
-        cmocka_unit_test(test_no_trials),  cmocka_unit_test(test_busy_link),
-        cmocka_unit_test(test_busy_later), cmocka_unit_test(test_all_touched),
-        cmocka_unit_test(test_links),      cmocka_unit_test(test_liar),
+        cmocka_unit_test(test_one),          cmocka_unit_test(test_soon),
+        cmocka_unit_test(test_random),       cmocka_unit_test(test_who),
+        cmocka_unit_test(test_phases),       cmocka_unit_test(test_bursts),
+        cmocka_unit_test(test_foreign),      cmocka_unit_test(test_innocent),
+        cmocka_unit_test(test_trust),        cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_copies),       cmocka_unit_test(test_explained),
+        cmocka_unit_test(test_hostile),      cmocka_unit_test(test_foreign_turns),
+        cmocka_unit_test(test_claims),       cmocka_unit_test(test_moving),
+        cmocka_unit_test(test_no_trials),    cmocka_unit_test(test_busy_link),
+        cmocka_unit_test(test_busy_later),   cmocka_unit_test(test_all_touched),
+        cmocka_unit_test(test_links),        cmocka_unit_test(test_liar),
+        cmocka_unit_test(test_hidden_first), cmocka_unit_test(test_foreign_trial),
+        cmocka_unit_test(test_no_room),      cmocka_unit_test(test_two_trials),
     };
     meter = &of_rates;
     const int failed = cmocka_run_group_tests_name("a meter of rates", tests, NULL, NULL);
