@@ -12,15 +12,13 @@
  * part in so many. */
 #define GM_CHECK_LAST 8
 /* Trials of parts down to an eighth of a program's memory, which is halved so often, begin at once.
- * If they fail in a row, the next one waits for 3, 7, 15 times what the last one took, and so on up
+ * If they fail in a row, the next one waits for 3, 7, 15 times what the last one cost, and so on up
  * to this: less than 3 % of a program's time. */
 #define GM_CHECK_AT_ONCE 3
 #define GM_CHECK_REST 32
-/* A trial that took longer waited for its program's turn. */
-#define GM_CHECK_COST_MOST_NS (2 * GM_S)
 /* Of smaller parts the next one waits for that, and at least for this; for parts of half the size
  * for twice as long ... */
-#define GM_CHECK_REST_NS (4 * GM_S)
+#define GM_CHECK_REST_NS (2 * GM_S)
 /* ... up to this. */
 #define GM_CHECK_REST_MOST_NS (60 * GM_S)
 /* Of more chunks than SAMPLED so many, evenly, are tried first: if they are used, that costs
@@ -76,10 +74,10 @@ void gm_check_note_link(struct gm_check *check, uint64_t rate)
     check->link = gm_most(check->link, rate);
 }
 
-bool gm_check_wants(const struct gm_check *check, uint32_t app, uint64_t now)
+bool gm_check_wants(const struct gm_check *check, uint32_t app)
 {
     const struct gm_check_app *a = &check->apps[app];
-    return a->trial != GM_TRIAL_NONE || (!a->is_over && now >= a->try_at);
+    return a->trial != GM_TRIAL_NONE || (!a->is_over && a->rest_ns == 0);
 }
 
 static uint64_t rest_after(uint32_t times)
@@ -144,10 +142,18 @@ static void let_pass(const struct gm_check *check, struct gm_check_app *a, uint6
         a->in_flight / (rate < gm_check_rate(check) ? 4000 : 40000) * thousandths + thousandths);
 }
 
+/* Its program has run for so long more. */
+static void run_on(struct gm_check_app *a, uint64_t ns)
+{
+    a->tried_ns += ns;
+    a->rest_ns = gm_less(a->rest_ns, ns);
+}
+
 static void find(struct gm_check *check, struct gm_check_part *part, uint64_t rate, uint64_t ns)
 {
     struct gm_check_app *a = &check->apps[part->app];
     a->unheard = 0;
+    run_on(a, ns);
     const uint64_t limit = (a->trial == GM_TRIAL_WHOLE ? 2 : 1) * gm_check_rate(check);
     a->sum += bytes_in(rate, ns);
     a->ns += ns;
@@ -444,7 +450,7 @@ static void doubt(struct gm_check *check, struct gm_table *table, uint32_t app, 
     a->wrong = has_held ? 0 : a->wrong + a->is_doubted;
     a->failed = has_held ? 0 : a->failed;
     a->searched = 0;
-    a->try_at = has_held ? now : now + rest_after(a->wrong);
+    a->rest_ns = has_held ? 0 : rest_after(a->wrong);
 }
 
 static void acquit(struct gm_check *check, struct gm_table *table, uint32_t app,
@@ -538,7 +544,7 @@ static struct gm_check_step begin_trial(struct gm_check *check, struct gm_table 
                                         uint32_t app, uint64_t now)
 {
     struct gm_check_app *a = &check->apps[app];
-    if (now < a->try_at || a->is_over || now < check->off_until)
+    if (a->rest_ns > 0 || a->is_over || now < check->off_until)
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
     const uint8_t hidden = lowest(table, app, is_hidden);
     const uint8_t claimed = lowest(table, app, is_only_claimed);
@@ -556,7 +562,7 @@ static struct gm_check_step begin_trial(struct gm_check *check, struct gm_table 
     a->trial = is_sampled ? GM_TRIAL_SAMPLE : GM_TRIAL_WHOLE;
     a->level = level;
     a->tried_at = now;
-    a->unheard = 0;
+    a->tried_ns = a->unheard = 0;
     a->is_likely = false;
     const uint32_t n = set.n;
     const struct gm_check_step step =
@@ -565,18 +571,23 @@ static struct gm_check_step begin_trial(struct gm_check *check, struct gm_table 
     return step;
 }
 
-/* `took`: the trial, with what passed between turns. */
-static uint64_t rest_after_failure(const struct gm_check_app *a, uint64_t took)
+/* What a trial costs its program: the time that it ran so, and the two ways over the link. */
+static uint64_t cost_of(const struct gm_check *check, const struct gm_check_app *a)
 {
-    const uint64_t cost = gm_least(took, GM_CHECK_COST_MOST_NS);
+    const uint64_t kilobytes_a_second = check->link / 1000;
+    return a->tried_ns +
+           (kilobytes_a_second == 0 ? 0 : 2 * (a->tried / 1000) * GM_S / kilobytes_a_second);
+}
+
+static uint64_t rest_after_failure(const struct gm_check_app *a, uint64_t cost)
+{
     if (a->level >= GM_CHECK_AT_ONCE)
         return gm_most(rest_after(a->level - GM_CHECK_AT_ONCE), GM_CHECK_REST * cost);
     return gm_least((4u << gm_least(a->failed, 16)) - 1, GM_CHECK_REST) * cost;
 }
 
 /* It is used: all of it goes back at once, and the next trial is of less. */
-static struct gm_check_step end_trial(struct gm_check *check, struct gm_table *table, uint32_t app,
-                                      uint64_t now)
+static struct gm_check_step end_trial(struct gm_check *check, struct gm_table *table, uint32_t app)
 {
     struct gm_check_app *a = &check->apps[app];
     struct gm_check_step step = {.kind = GM_CHECKED_BACK, .app = app};
@@ -591,7 +602,7 @@ static struct gm_check_step end_trial(struct gm_check *check, struct gm_table *t
     }
     a->trial = GM_TRIAL_NONE;
     a->is_over = false;
-    a->try_at = now + rest_after_failure(a, now - a->tried_at);
+    a->rest_ns = rest_after_failure(a, cost_of(check, a));
     a->failed++;
     a->starved = 0;
     gm_check_change(check, app);
@@ -599,8 +610,7 @@ static struct gm_check_step end_trial(struct gm_check *check, struct gm_table *t
 }
 
 /* What is tried finds no room on the host, or nothing can be judged: that says nothing. */
-static struct gm_check_step put_off(struct gm_check *check, struct gm_table *table, uint32_t app,
-                                    uint64_t now)
+static struct gm_check_step put_off(struct gm_check *check, struct gm_table *table, uint32_t app)
 {
     struct gm_check_app *a = &check->apps[app];
     struct gm_check_step step = {.kind = GM_CHECKED_BACK, .app = app};
@@ -609,8 +619,7 @@ static struct gm_check_step put_off(struct gm_check *check, struct gm_table *tab
         trust(table, c, GM_TRUST_NEEDED, &step);
     a->trial = GM_TRIAL_NONE;
     a->is_over = false;
-    a->try_at =
-        now + gm_least(GM_CHECK_STARVED_NS << gm_least(a->starved++, 8), GM_CHECK_REST_MOST_NS);
+    a->rest_ns = gm_least(GM_CHECK_STARVED_NS << gm_least(a->starved++, 8), GM_CHECK_REST_MOST_NS);
     gm_check_change(check, app);
     return step;
 }
@@ -622,20 +631,21 @@ struct gm_check_step gm_check_starve(struct gm_check *check, struct gm_table *ta
     const bool is_likely = a->is_likely || a->quiet_ns > 0;
     const uint64_t most = (is_likely ? GM_CHECK_LIKELY : 1) * GM_CHECK_UNHEARD_NS;
     explain(a, part, now);
+    run_on(a, ns);
     a->in_flight /= 2;
     if (a->trial == GM_TRIAL_NONE ||
         count(table, part->app, is_tried) == count(table, part->app, is_to_go))
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
     a->unheard += ns;
-    return a->unheard > most ? put_off(check, table, part->app, now)
+    return a->unheard > most ? put_off(check, table, part->app)
                              : (struct gm_check_step){.kind = GM_CHECKED_NONE};
 }
 
-void gm_check_end_trials(struct gm_check *check, struct gm_table *table, uint64_t now)
+void gm_check_end_trials(struct gm_check *check, struct gm_table *table)
 {
     for (uint32_t app = 0; app < check->max_apps; app++)
         if (table->apps[app].is_used && check->apps[app].trial != GM_TRIAL_NONE)
-            put_off(check, table, app, now);
+            put_off(check, table, app);
 }
 
 /* What it has on the host is not used. */
@@ -745,7 +755,7 @@ struct gm_check_step gm_check_follow(struct gm_check *check, struct gm_table *ta
         gm_check_change(check, parts[i].app);
     const uint32_t tried = has_traffic ? newest_trial(check, table, parts, n) : GM_NONE;
     if (tried != GM_NONE)
-        return end_trial(check, table, tried, now);
+        return end_trial(check, table, tried);
     if (has_traffic)
         return search(check, table, parts, n, now);
     for (uint32_t i = 0; i < n && step.kind == GM_CHECKED_NONE; i++) {
@@ -754,7 +764,7 @@ struct gm_check_step gm_check_follow(struct gm_check *check, struct gm_table *ta
             step = conclude(check, table, parts[i].app, now);
         else if (a->trial != GM_TRIAL_NONE && now > a->tried_at + 16 * whole_proof_of(a) &&
                  count(table, parts[i].app, is_to_go) > 0)
-            step = put_off(check, table, parts[i].app, now);
+            step = put_off(check, table, parts[i].app);
     }
     if (step.kind == GM_CHECKED_NONE && is_short)
         step = try_more(check, table, parts, n, now);

@@ -59,12 +59,13 @@ struct gm_check_app {
     bool is_known;     /* ... and it is known how soon its traffic would be seen */
     uint32_t rest;     /* chunks of it that are not in the sample */
     uint64_t tried_at; /* since when it is, */
-    uint64_t tried;    /* ... bytes of it that are not proved */
+    uint64_t tried;    /* ... bytes of it that are not proved, */
+    uint64_t tried_ns; /* ... and for so long its program has run so */
     uint32_t failed;   /* trials that failed in a row */
     uint32_t starved;  /* ... or told nothing */
     uint64_t unheard;  /* for so long it has run with what is tried, and nothing was judged */
     bool is_over;      /* nothing is left to try */
-    uint64_t try_at;   /* no trial before */
+    uint64_t rest_ns;  /* no trial before it has run for so long */
 };
 
 struct gm_check {
@@ -137,7 +138,7 @@ static inline uint64_t gm_check_tries(const struct gm_check *check, uint32_t app
 
 /* A trial of its memory is on, or is to begin: for that the link must be free. Other memory of it
  * may be tried than before. */
-bool gm_check_wants(const struct gm_check *check, uint32_t app, uint64_t now);
+bool gm_check_wants(const struct gm_check *check, uint32_t app);
 void gm_check_wake(struct gm_check *check, uint32_t app);
 
 /* Judge a sample: fills in what is found of each app. False: it says nothing. */
@@ -166,7 +167,7 @@ struct gm_check_step gm_check_starve(struct gm_check *check, struct gm_table *ta
 
 /* No samples will come for now, as there is no meter or the check is off: what is tried is needed.
  */
-void gm_check_end_trials(struct gm_check *check, struct gm_table *table, uint64_t now);
+void gm_check_end_trials(struct gm_check *check, struct gm_table *table);
 
 /* What follows from what was found. `is_short`: memory on the host would serve others. Linear in
  * the apps' chunks, if there is a finding. */

@@ -538,7 +538,7 @@ static void test_no_trials(void **state)
     settle(&world);
     run(&world, 60 * GM_S);
     assert_int_equal(world.tries, 0);
-    assert_true(gm_check_wants(&world.check, 0, world.now));
+    assert_true(gm_check_wants(&world.check, 0));
     world.is_short = world.is_hurried = true;
     run(&world, 60 * GM_S);
     assert_int_equal(world.tries, 0);
@@ -552,6 +552,33 @@ static void until_tried(struct world *world)
         step(world);
         assert_true(world->now < until);
     }
+}
+
+/* While its program does not run a trial costs it nothing, and it rests from none. */
+static void test_between_turns(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 1, 1);
+    for (uint32_t c = allocate(&world, 0, 32, REACHED); c != GM_NONE;
+         c = world.table->chunks[c].sibling)
+        world.is_touched[c] = true;
+    settle(&world);
+    gm_check_note_link(&world.check, 50 * GB);
+    until_tried(&world);
+    world.now += 10 * GM_S;
+    while (world.last.kind != GM_CHECKED_BACK)
+        step(&world);
+    const uint64_t rest = world.apps[0].rest_ns;
+    assert_in_range(rest, 3 * SAMPLE_NS, 3 * (4 * SAMPLE_NS + 100 * GM_MS));
+    world.now += 100 * GM_S;
+    for (const uint64_t until = world.now + rest - SAMPLE_NS; world.now < until;) {
+        step(&world);
+        assert_int_equal(world.last.kind, GM_CHECKED_NONE);
+    }
+    run(&world, GM_S);
+    assert_in_range(world.tries, 2, 3);
+    end(&world);
 }
 
 /* What a search brought back is tried before what is only claimed: it was cold, as windows say. */
@@ -898,19 +925,20 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one),          cmocka_unit_test(test_soon),
-        cmocka_unit_test(test_random),       cmocka_unit_test(test_who),
-        cmocka_unit_test(test_phases),       cmocka_unit_test(test_bursts),
-        cmocka_unit_test(test_foreign),      cmocka_unit_test(test_innocent),
-        cmocka_unit_test(test_trust),        cmocka_unit_test(test_noise),
-        cmocka_unit_test(test_copies),       cmocka_unit_test(test_explained),
-        cmocka_unit_test(test_hostile),      cmocka_unit_test(test_foreign_turns),
-        cmocka_unit_test(test_claims),       cmocka_unit_test(test_moving),
-        cmocka_unit_test(test_no_trials),    cmocka_unit_test(test_busy_link),
-        cmocka_unit_test(test_busy_later),   cmocka_unit_test(test_all_touched),
-        cmocka_unit_test(test_links),        cmocka_unit_test(test_liar),
-        cmocka_unit_test(test_hidden_first), cmocka_unit_test(test_foreign_trial),
-        cmocka_unit_test(test_no_room),      cmocka_unit_test(test_two_trials),
+        cmocka_unit_test(test_one),           cmocka_unit_test(test_soon),
+        cmocka_unit_test(test_random),        cmocka_unit_test(test_who),
+        cmocka_unit_test(test_phases),        cmocka_unit_test(test_bursts),
+        cmocka_unit_test(test_foreign),       cmocka_unit_test(test_innocent),
+        cmocka_unit_test(test_trust),         cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_copies),        cmocka_unit_test(test_explained),
+        cmocka_unit_test(test_hostile),       cmocka_unit_test(test_foreign_turns),
+        cmocka_unit_test(test_claims),        cmocka_unit_test(test_moving),
+        cmocka_unit_test(test_no_trials),     cmocka_unit_test(test_busy_link),
+        cmocka_unit_test(test_between_turns), cmocka_unit_test(test_busy_later),
+        cmocka_unit_test(test_all_touched),   cmocka_unit_test(test_links),
+        cmocka_unit_test(test_liar),          cmocka_unit_test(test_hidden_first),
+        cmocka_unit_test(test_foreign_trial), cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_two_trials),
     };
     meter = &of_rates;
     const int failed = cmocka_run_group_tests_name("a meter of rates", tests, NULL, NULL);

@@ -275,7 +275,7 @@ static bool is_link_wanted(const struct gm_engine *engine)
     bool is_wanted = false;
     for (uint32_t id = 0; id < engine->config.max_apps && !is_wanted; id++)
         is_wanted = engine->apps[id].session && gm_engine_has_turn(engine, id) &&
-                    gm_check_wants(&engine->check, id, engine->now);
+                    gm_check_wants(&engine->check, id);
     return is_wanted;
 }
 
@@ -337,7 +337,7 @@ static uint32_t gather(struct gm_engine *engine, uint64_t since)
 /* Nothing is tried any more: what was is needed. */
 static void end_trials(struct gm_engine *engine)
 {
-    gm_check_end_trials(&engine->check, engine->table, engine->now);
+    gm_check_end_trials(&engine->check, engine->table);
     for (uint32_t id = 0; id < engine->config.max_apps; id++) {
         if (!engine->apps[id].session)
             continue;
