@@ -48,11 +48,11 @@ class Process:
     alone: a child ends with the thread that started it.
     """
 
-    def __init__(self, rig, name, command, environment=None):
+    def __init__(self, rig, name, command, environment=None, pass_fds=()):
         path = os.path.join(rig.logs, name + ".log")
         with open(path, "ab") as log:
             process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE,
-                                       stdout=subprocess.PIPE, stderr=log, preexec_fn=end_with_parent,
+                                       stdout=subprocess.PIPE, stderr=log, preexec_fn=end_with_parent, pass_fds=pass_fds,
                                        env={**rig.environment, **(environment or {})})
         self.name, self.log, self.pending = name, path, b""
         self.process, self.pid = process, process.pid

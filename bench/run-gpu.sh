@@ -10,7 +10,7 @@
 #   sh bench/run-gpu.sh build-portable --set working --budget 500 -- --cells three,three-one
 #
 #   --set NAME,...  memory, which is copy, link, tiers, switch and sweep (and what is measured without this option); or any
-#                   of these, models, hash, gate, decide, idle, interactive, overhead, latency, working, multi, mixes and
+#                   of these, models, hash, gate, decide, idle, starts, interactive, overhead, latency, working, multi, mixes and
 #                   links. python3 bench/NAME.py --help explains each; tiers is a set of switch.py, sweep and models are
 #                   parts of oversize.py
 #   --budget S      all of it ends within so many seconds (380): each has as much of what is left
@@ -150,6 +150,7 @@ run() {
         ;;
     mixes) script mixes ${simcuda:+--card 64M --alone 50ms --cells W1-sa,W1-case,W1-now,W1-fit} "$@" ;;
     links) script links $small "$@" ;;
+    starts) script starts ${simcuda:+--size 64M --piece 16M --chain 3 --rounds 2} "$@" ;;
     idle) script idle ${simcuda:+--size 4M --stretch 1 --rounds 3} "$@" ;;
     *)
         echo "== $name: there is no such bench"

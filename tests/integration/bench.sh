@@ -111,6 +111,14 @@ def check_interactive():
         assert one["known_ms"]["count"] == 2 and (one["switches"] > 0 or one["interval_s"] == 2), one
     assert interactive["goals"]
 
+def check_starts():
+    starts = load("starts")
+    assert [(one["cell"], one["way"]) for one in starts["rows"]] == [
+        (cell, way) for cell in ("alone", "together", "chain") for way in ("native", "own", "gpumux")]
+    for one in starts["rows"]:
+        for found in one["found"]:
+            assert 0 < found["open_ms"] < found["memory_ms"] < found["kernel_ms"] < found["end_ms"], one
+
 def check_overhead():
     overhead = load("overhead")
     assert not overhead["absent"], overhead["absent"]
@@ -148,6 +156,7 @@ switch_at() {
     try_script switch --sizes "$(size 48M),$(size 64M)" --budget "$(size 80M)" --piece "$(size 24M)" --turns 500 --warm 1 \
         --seconds "$((5 * $1))" --peer checkpoint --peer-turns 1
 }
+script starts --size "$(size 64M)" --piece "$(size 16M)" --chain 2 --rounds 1
 result hash "$BUILD/bench/hash" --bytes 128M --rounds 1
 # With tiers below it, pinned memory of 224 MiB is what the daemon wants as a window, so this is the least.
 script switch --set tiers --sizes 132M,132M,132M --budget 136M --piece 24M --turns 2 --warm 4 --work 10ms --disk "$dir"
@@ -202,9 +211,9 @@ for limit in 6 30 150; do
 done
 [ "$code" = 124 ] || fail "a bench without a limit ended with $code by itself"
 
-python3 -B "$dir/check.py" "$dir" link switch hash oversize tiers interactive overhead stopped ||
+python3 -B "$dir/check.py" "$dir" link switch hash oversize tiers interactive starts overhead stopped ||
     fail "a result is not as it should be"
-for result_name in link copy switch hash oversize tiers interactive overhead stopped; do
+for result_name in link copy switch hash oversize tiers interactive starts overhead stopped; do
     set -- "$@" "$dir/$result_name.json"
 done
 shift
