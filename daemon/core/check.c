@@ -16,9 +16,11 @@
  * to this: less than 3 % of a program's time. */
 #define GM_CHECK_AT_ONCE 3
 #define GM_CHECK_REST 32
+/* In a trial that took longer the memory was used now and then. */
+#define GM_CHECK_COST_MOST_NS (2 * GM_S)
 /* Of smaller parts the next one waits for that, and at least for this; for parts of half the size
  * for twice as long ... */
-#define GM_CHECK_REST_NS (2 * GM_S)
+#define GM_CHECK_REST_NS (4 * GM_S)
 /* ... up to this. */
 #define GM_CHECK_REST_MOST_NS (60 * GM_S)
 /* Of more chunks than SAMPLED so many, evenly, are tried first: if they are used, that costs
@@ -142,18 +144,12 @@ static void let_pass(const struct gm_check *check, struct gm_check_app *a, uint6
         a->in_flight / (rate < gm_check_rate(check) ? 4000 : 40000) * thousandths + thousandths);
 }
 
-/* Its program has run for so long more. */
-static void run_on(struct gm_check_app *a, uint64_t ns)
-{
-    a->tried_ns += ns;
-    a->rest_ns = gm_less(a->rest_ns, ns);
-}
-
 static void find(struct gm_check *check, struct gm_check_part *part, uint64_t rate, uint64_t ns)
 {
     struct gm_check_app *a = &check->apps[part->app];
     a->unheard = 0;
-    run_on(a, ns);
+    a->tried_ns += ns;
+    a->rest_ns = gm_less(a->rest_ns, ns);
     const uint64_t limit = (a->trial == GM_TRIAL_WHOLE ? 2 : 1) * gm_check_rate(check);
     a->sum += bytes_in(rate, ns);
     a->ns += ns;
@@ -398,7 +394,6 @@ static struct gm_check_step bring_back(struct gm_check *check, struct gm_table *
     struct gm_check_step step = {.kind = GM_CHECKED_BACK, .app = app};
     a->searched = suspects > a->searched ? suspects : a->searched;
     a->searched_at = now;
-    a->is_over = false;
     const bool is_rest = suspects <= a->searched / GM_CHECK_LAST;
     const uint32_t n = is_rest ? suspects : (suspects + 1) / 2;
     struct pick half = pick(table, app, is_suspect, UINT8_MAX, n);
@@ -423,6 +418,7 @@ static struct gm_check_step accuse(struct gm_check *check, struct gm_table *tabl
         whose = suspects > most ? parts[i].app : whose;
         most = suspects > most ? suspects : most;
         clear(table, parts[i].app);
+        check->apps[parts[i].app].is_over = false;
     }
     if (whose == GM_NONE)
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
@@ -467,6 +463,7 @@ static void acquit(struct gm_check *check, struct gm_table *table, uint32_t app,
     a->wrong -= a->is_doubted; /* the proofs were right */
     a->is_doubted = false;
     a->failed = 0;
+    a->rest_ns = 0;
 }
 
 /* All came back, and it goes on: it is others' traffic, and no memory was guilty. Nor was that of
@@ -574,9 +571,9 @@ static struct gm_check_step begin_trial(struct gm_check *check, struct gm_table 
 /* What a trial costs its program: the time that it ran so, and the two ways over the link. */
 static uint64_t cost_of(const struct gm_check *check, const struct gm_check_app *a)
 {
-    const uint64_t kilobytes_a_second = check->link / 1000;
-    return a->tried_ns +
-           (kilobytes_a_second == 0 ? 0 : 2 * (a->tried / 1000) * GM_S / kilobytes_a_second);
+    const uint64_t link = 50 * gm_check_rate(check);
+    return gm_least(a->tried_ns, GM_CHECK_COST_MOST_NS) +
+           (check->link == 0 ? 0 : 2 * (a->tried / 1000) * GM_S / (link / 1000));
 }
 
 static uint64_t rest_after_failure(const struct gm_check_app *a, uint64_t cost)
@@ -631,12 +628,13 @@ struct gm_check_step gm_check_starve(struct gm_check *check, struct gm_table *ta
     const bool is_likely = a->is_likely || a->quiet_ns > 0;
     const uint64_t most = (is_likely ? GM_CHECK_LIKELY : 1) * GM_CHECK_UNHEARD_NS;
     explain(a, part, now);
-    run_on(a, ns);
+    a->rest_ns = gm_less(a->rest_ns, ns);
     a->in_flight /= 2;
     if (a->trial == GM_TRIAL_NONE ||
         count(table, part->app, is_tried) == count(table, part->app, is_to_go))
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
     a->unheard += ns;
+    a->tried_ns += ns;
     return a->unheard > most ? put_off(check, table, part->app)
                              : (struct gm_check_step){.kind = GM_CHECKED_NONE};
 }
@@ -664,6 +662,7 @@ static struct gm_check_step conclude(struct gm_check *check, struct gm_table *ta
     if (is_new)
         a->proved_at = now;
     convict(table, app);
+    a->is_over = a->is_over && a->searched == 0;
     a->searched = 0;
     a->is_doubted = false;
     if (a->trial != GM_TRIAL_NONE && count(table, app, is_to_go) > 0)

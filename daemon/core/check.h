@@ -1,8 +1,8 @@
 /*
  * The check: what crosses the link while programs run tells whether what is taken for cold is cold.
  * Pure: judges samples of the link, and says which memory is to be on the GPU after all, or is to
- * be tried on the host. Owns struct gm_check, and the trust and proof of chunks. Called by the
- * engine; changes the table through gm_table_trust and gm_table_prove only.
+ * be tried on the host. Owns struct gm_check, and the trust, proof and level of chunks. Called by
+ * the engine; changes the table through gm_table_trust, gm_table_prove and gm_table_set_level only.
  *
  * Windows say which memory is cold: it lies on the host, and the GPU can still read it there. They
  * can be wrong. A kernel may follow a pointer that lies in memory, which no launch names. And they
