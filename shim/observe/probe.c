@@ -16,7 +16,7 @@
  * write that does not land was stopped. */
 #define GM_PROBE_FACTOR 4
 #define GM_PROBE_HOLD_LEAST (GM_SLOW * GM_MS)
-#define GM_PROBE_HOLD_MOST (GM_SLOW * 20 * GM_MS)
+#define GM_PROBE_HOLD_MOST (20 * GM_MS)
 #define GM_PROBE_TRIALS 3                         /* enabled; the longest counts */
 #define GM_PROBE_PATIENCE (GM_SLOW * 500 * GM_MS) /* then the GPU is busy with something else */
 #define GM_PROBE_LOOK (20 * GM_US)
