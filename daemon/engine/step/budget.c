@@ -405,6 +405,14 @@ static void end(struct gm_engine *engine)
     engine->stopping.is_over = true;
 }
 
+static bool is_in_set(const struct gm_stopping *stopping, uint32_t n, uint32_t id)
+{
+    bool is_in = false;
+    for (uint32_t i = 0; i < n; i++)
+        is_in = is_in || stopping->set[i] == id;
+    return is_in;
+}
+
 void gm_engine_choose_saved(struct gm_engine *engine)
 {
     struct gm_stopping *stopping = &engine->stopping;
@@ -430,9 +438,10 @@ void gm_engine_choose_saved(struct gm_engine *engine)
                                  (app->is_stopped || engine->now >= stopping->until)));
     }
     gm_engine_decide(engine, stopping->set, chosen);
-    if (stopping->host != GM_NONE && (!is_candidate(&engine->apps[stopping->host]) ||
-                                      engine->apps[stopping->host].state == GM_APP_RUNNING))
-        stopping->host = GM_NONE; /* it is whole, or has left */
+    /* It is whole, or has left; or the GPU has less room than when it was chosen. */
+    if (stopping->host != GM_NONE && (engine->apps[stopping->host].state == GM_APP_RUNNING ||
+                                      !is_in_set(stopping, chosen, stopping->host)))
+        stopping->host = GM_NONE;
     if (!is_ready || stopping->host != GM_NONE || stopping->is_over)
         return;
     if (chosen == n) {

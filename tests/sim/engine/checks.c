@@ -195,6 +195,7 @@ void checks_run(void)
             check_user(machine.daemon.engines[i], user);
         check_deadlines(machine.daemon.engines[i]);
         check_waiting(i);
+        check_saved(machine.daemon.engines[i]);
         events_run(machine.daemon.engines[i]);
         stays_look(machine.daemon.engines[i]);
         ledger_run(i);

@@ -5,6 +5,7 @@
 #include "tests/sim/engine/machine.h"
 
 /* checks_sizes.c */
+void check_saved(const struct gm_engine *engine);
 void check_shared_on_host(const struct gm_engine *engine);
 void check_size(struct program *p, const struct gm_engine *engine);
 void check_refusals(struct program *p, const struct gm_engine *engine);

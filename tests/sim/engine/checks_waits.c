@@ -70,6 +70,19 @@ static const struct gm_admit_request *find_unserved(const struct gm_engine *engi
     return NULL;
 }
 
+/* While the daemon ends: who is to be mapped on the host is loaded, or it would wait for nothing.
+ */
+void check_saved(const struct gm_engine *engine)
+{
+    const uint32_t host = engine->stopping.host;
+    if (!engine->stopping.is_on || engine->stopping.is_over || host == GM_NONE)
+        return;
+    require(engine->apps[host].state == GM_APP_LOADING ||
+                engine->apps[host].state == GM_APP_RUNNING,
+            "app %u is to be mapped on the host, and is in state %d", host,
+            (int)engine->apps[host].state);
+}
+
 void check_waiting(uint32_t index)
 {
     const struct gm_admit_request *at = find_unserved(machine.daemon.engines[index]);

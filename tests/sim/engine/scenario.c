@@ -575,15 +575,28 @@ static void end_well(void)
     checks_nothing_left();
 }
 
+/* As soon as a program's rest is to be mapped on the host, somebody else takes what is free of the
+ * GPU, and of what the daemon counts on. */
+static bool take_beside(void)
+{
+    for (uint32_t i = 0; i < machine.n_gpus && machine.is_up; i++)
+        if (machine.daemon.engines[i]->stopping.host != GM_NONE) {
+            machine.gpus[i].beside += 64 * GM_MIB;
+            return true;
+        }
+    return false;
+}
+
 /* Those whose gates are open have all their memory, and go on without a daemon. */
 static void end_saving(void)
 {
+    bool is_taken = machine.seed % 2 == 0;
     const uint64_t until = machine.now + 65 * GM_S;
     trace("the daemon is told to end", 0, 0, 0);
     machine.is_saving = true;
     gm_machine_save(&machine.daemon, on_saved, NULL);
     while (!machine.is_saved && !machine.is_lost && machine_step(until))
-        continue;
+        is_taken = is_taken || take_beside();
     require(machine.is_saved || machine.is_lost, "the daemon does not end");
     machine_run(GM_S);
     end_all();
