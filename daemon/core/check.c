@@ -418,7 +418,6 @@ static struct gm_check_step accuse(struct gm_check *check, struct gm_table *tabl
         whose = suspects > most ? parts[i].app : whose;
         most = suspects > most ? suspects : most;
         clear(table, parts[i].app);
-        check->apps[parts[i].app].is_over = false;
     }
     if (whose == GM_NONE)
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
@@ -568,7 +567,8 @@ static struct gm_check_step begin_trial(struct gm_check *check, struct gm_table 
     return step;
 }
 
-/* What a trial costs its program: the time that it ran so, and the two ways over the link. */
+/* What a trial costs its program: the time that it ran so, and the two ways over the link, which is
+ * not as slow as it was seen to be when it had little to do. */
 static uint64_t cost_of(const struct gm_check *check, const struct gm_check_app *a)
 {
     const uint64_t link = 50 * gm_check_rate(check);

@@ -554,31 +554,61 @@ static void until_tried(struct world *world)
     }
 }
 
-/* While its program does not run a trial costs it nothing, and it rests from none. */
+static void touch_all(struct world *world, uint32_t first)
+{
+    for (uint32_t c = first; c != GM_NONE; c = world->table->chunks[c].sibling)
+        world->is_touched[c] = true;
+}
+
+/* While its program does not run a trial costs it nothing, and it rests from none. However slow the
+ * link seemed, and however long a trial was, the rest has a bound. */
 static void test_between_turns(void **state)
+{
+    static const struct {
+        uint64_t link, ran, most;
+    } cases[] = {{50 * GB, 0, 100 * GM_MS},
+                 {GB / 1000, 0, 400 * GM_MS},
+                 {50 * GB, 1000 * GM_S, 100 * GM_MS + 2 * GM_S}};
+    struct world world;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        begin(&world, 1, 1);
+        touch_all(&world, allocate(&world, 0, 32, REACHED));
+        settle(&world);
+        gm_check_note_link(&world.check, cases[i].link);
+        until_tried(&world);
+        world.apps[0].tried_ns = cases[i].ran;
+        world.now += 10 * GM_S;
+        while (world.last.kind != GM_CHECKED_BACK)
+            step(&world);
+        const uint64_t rest = world.apps[0].rest_ns;
+        assert_in_range(rest, 3 * SAMPLE_NS, 3 * (4 * SAMPLE_NS + cases[i].most));
+        world.now += 100 * GM_S;
+        step(&world);
+        assert_int_equal(world.last.kind, GM_CHECKED_NONE);
+        assert_int_equal(world.apps[0].rest_ns, rest - SAMPLE_NS);
+        gm_check_starve(&world.check, world.table, &world.parts[0], rest - SAMPLE_NS - 1,
+                        world.now);
+        assert_int_equal(world.apps[0].rest_ns, 1); /* also while nothing can be judged */
+        run(&world, GM_S);
+        assert_in_range(world.tries, 2, 4);
+        end(&world);
+    }
+}
+
+/* While all that may be tried is searched, nothing is left to try; then there is. */
+static void test_search_in_between(void **state)
 {
     struct world world;
     (void)state;
     begin(&world, 1, 1);
-    for (uint32_t c = allocate(&world, 0, 32, REACHED); c != GM_NONE;
-         c = world.table->chunks[c].sibling)
-        world.is_touched[c] = true;
+    world.is_touched[nth(&world, allocate(&world, 0, 64, COLD), 40)] = true;
     settle(&world);
-    gm_check_note_link(&world.check, 50 * GB);
-    until_tried(&world);
-    world.now += 10 * GM_S;
-    while (world.last.kind != GM_CHECKED_BACK)
+    while (!gm_check_is_searching(&world.check, 0))
         step(&world);
-    const uint64_t rest = world.apps[0].rest_ns;
-    assert_in_range(rest, 3 * SAMPLE_NS, 3 * (4 * SAMPLE_NS + 100 * GM_MS));
-    world.now += 100 * GM_S;
-    step(&world);
-    assert_int_equal(world.last.kind, GM_CHECKED_NONE);
-    assert_int_equal(world.apps[0].rest_ns, rest - SAMPLE_NS);
-    gm_check_starve(&world.check, world.table, &world.parts[0], rest - SAMPLE_NS - 1, world.now);
-    assert_int_equal(world.apps[0].rest_ns, 1); /* also while nothing can be judged */
-    run(&world, GM_S);
-    assert_in_range(world.tries, 2, 4);
+    find(&world);
+    world.apps[0].is_over = true;
+    until_tried(&world);
     end(&world);
 }
 
@@ -613,6 +643,9 @@ static void test_foreign_trial(void **state)
     assert_int_equal(world.last.chunks, 31);
     for (world.foreign = 3 * GB; world.given_up == 0; step(&world))
         assert_true(world.now < 10 * GM_S);
+    assert_int_equal(gm_check_prepare(&world.check, world.table, 0, world.now).kind,
+                     GM_CHECKED_NONE); /* not yet */
+    assert_int_equal(world.apps[0].rest_ns, 0);
     world.foreign = world.tries = 0;
     until_tried(&world);
     assert_int_equal(world.last.chunks, 31);
@@ -734,9 +767,7 @@ static void test_all_touched(void **state)
     for (uint32_t chunks = 32; chunks <= 512; chunks *= 4) {
         begin(&world, APPS, chunks);
         for (uint32_t app = 0; app < APPS; app++)
-            for (uint32_t c = allocate(&world, app, chunks, REACHED); c != GM_NONE;
-                 c = world.table->chunks[c].sibling)
-                world.is_touched[c] = true;
+            touch_all(&world, allocate(&world, app, chunks, REACHED));
         settle(&world);
         run(&world, 30 * GM_S);
         assert_in_range(world.slow_ns, GM_MS, 4 * GM_S);
@@ -935,11 +966,11 @@ int main(void)
         cmocka_unit_test(test_hostile),       cmocka_unit_test(test_foreign_turns),
         cmocka_unit_test(test_claims),        cmocka_unit_test(test_moving),
         cmocka_unit_test(test_no_trials),     cmocka_unit_test(test_busy_link),
-        cmocka_unit_test(test_between_turns), cmocka_unit_test(test_busy_later),
-        cmocka_unit_test(test_all_touched),   cmocka_unit_test(test_links),
-        cmocka_unit_test(test_liar),          cmocka_unit_test(test_hidden_first),
-        cmocka_unit_test(test_foreign_trial), cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_two_trials),
+        cmocka_unit_test(test_between_turns), cmocka_unit_test(test_search_in_between),
+        cmocka_unit_test(test_busy_later),    cmocka_unit_test(test_all_touched),
+        cmocka_unit_test(test_links),         cmocka_unit_test(test_liar),
+        cmocka_unit_test(test_hidden_first),  cmocka_unit_test(test_foreign_trial),
+        cmocka_unit_test(test_no_room),       cmocka_unit_test(test_two_trials),
     };
     meter = &of_rates;
     const int failed = cmocka_run_group_tests_name("a meter of rates", tests, NULL, NULL);

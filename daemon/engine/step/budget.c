@@ -405,14 +405,6 @@ static void end(struct gm_engine *engine)
     engine->stopping.is_over = true;
 }
 
-static bool is_in_set(const struct gm_stopping *stopping, uint32_t n, uint32_t id)
-{
-    bool is_in = false;
-    for (uint32_t i = 0; i < n; i++)
-        is_in = is_in || stopping->set[i] == id;
-    return is_in;
-}
-
 void gm_engine_choose_saved(struct gm_engine *engine)
 {
     struct gm_stopping *stopping = &engine->stopping;
@@ -440,7 +432,7 @@ void gm_engine_choose_saved(struct gm_engine *engine)
     gm_engine_decide(engine, stopping->set, chosen);
     /* It is whole, or has left; or the GPU has less room than when it was chosen. */
     if (stopping->host != GM_NONE && (engine->apps[stopping->host].state == GM_APP_RUNNING ||
-                                      !is_in_set(stopping, chosen, stopping->host)))
+                                      !gm_engine_is_chosen(engine, stopping->host)))
         stopping->host = GM_NONE;
     if (!is_ready || stopping->host != GM_NONE || stopping->is_over)
         return;

@@ -255,8 +255,7 @@ static void measure(struct gm_engine *engine, bool is_on)
     gm_engine_post_surely(engine, GM_ACTION_METER)->is_metering = is_on;
 }
 
-/* No program that runs may be slowed down for a trial. Nor is anything tried of programs that run
- * together: while one is held, the others wait for it. */
+/* No program that runs may be slowed down for a trial. */
 static bool is_critical(const struct gm_engine *engine)
 {
     bool is_critical = false;
@@ -313,7 +312,8 @@ static bool is_any_between(const struct gm_engine *engine)
     return is_any;
 }
 
-/* The programs that have work on the GPU. Returns how many. */
+/* The programs that have work on the GPU. Returns how many. Nothing is tried of programs that run
+ * together: while one is held, the others wait for it. */
 static uint32_t gather(struct gm_engine *engine, uint64_t since)
 {
     struct gm_check_part *parts = engine->check_parts;
