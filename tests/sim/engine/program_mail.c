@@ -73,7 +73,7 @@ static struct mail *new_mail(uint64_t life, enum gm_msg_type type, const void *b
                              const void *entries, uint32_t count)
 {
     const size_t bytes = count * entry_size(type);
-    struct mail *mail = calloc(1, sizeof *mail + bytes + 8);
+    struct mail *mail = calloc(sizeof *mail + bytes + 8, 1); /* as in program_new_content() */
     require(mail, "no memory");
     mail->life = life;
     mail->step = machine.steps;

@@ -90,7 +90,8 @@ void program_drop_import(struct program *p, uint32_t frame)
 
 struct content *program_new_content(uint32_t pages)
 {
-    struct content *content = calloc(1, sizeof *content + 2 * pages * sizeof *content->tag);
+    /* Of bytes: one of the size of a message would be refused (system.c). */
+    struct content *content = calloc(sizeof *content + 2 * pages * sizeof *content->tag, 1);
     require(content, "no memory");
     content->refs = 1;
     content->pages = pages;
