@@ -377,6 +377,7 @@ static bool host(struct gm_engine *engine, const struct gm_saving *saving, uint6
     engine->stopping.host = saving->app;
     gm_engine_want_places(engine, saving->app);
     gm_engine_progressed(engine, saving->app);
+    gm_engine_again(engine); /* it is chosen now */
     return true;
 }
 
