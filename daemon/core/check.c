@@ -11,15 +11,15 @@
  * one costs more of the program's time than the memory that it might spare. Of the suspects, one
  * part in so many. */
 #define GM_CHECK_LAST 8
-/* Trials of parts down to an eighth of a program's memory, which is halved so often, begin at once.
- * If they fail in a row, the next one waits for 3, 7, 15 times what the last one cost, and so on up
- * to this: less than 3 % of a program's time. */
-#define GM_CHECK_AT_ONCE 3
-#define GM_CHECK_REST 32
+/* Of a part that was halved less often than this, a trial that failed is followed by the next one
+ * at once. There are some fourteen, until the program does something else. */
+#define GM_CHECK_AT_ONCE 4
 /* In a trial that took longer the memory was used now and then. */
 #define GM_CHECK_COST_MOST_NS (2 * GM_S)
-/* Of smaller parts the next one waits for that, and at least for this; for parts of half the size
- * for twice as long ... */
+/* Behind a smaller part the next one waits for so many times what the trial cost: less than 3 % of
+ * a program's time ... */
+#define GM_CHECK_REST 32
+/* ... and at least for this; for parts of half the size for twice as long ... */
 #define GM_CHECK_REST_NS (4 * GM_S)
 /* ... up to this. */
 #define GM_CHECK_REST_MOST_NS (60 * GM_S)
@@ -351,41 +351,6 @@ bool gm_check_is_all_cold(const struct gm_table *table, uint32_t app)
 
 /* ---- the search ---- */
 
-/* So many chunks of an app that has `all` are that often halved. */
-static uint8_t level_of(uint32_t all, uint32_t n)
-{
-    uint8_t level = 0;
-    while (level < GM_CHECK_HALVES && all >> (level + 1) >= n)
-        level++;
-    return level;
-}
-
-/* The level of what came back in a search, until it is known whether that was guilty. */
-#define SEARCHED UINT8_MAX
-
-static bool is_searched(const struct gm_chunk *chunk)
-{
-    return chunk->level == SEARCHED;
-}
-
-/* What came back of it did not end the traffic: it may go again, all together. */
-static void clear(struct gm_table *table, uint32_t app)
-{
-    EACH_CHUNK(table, app, c)
-    if (is_searched(&table->chunks[c]))
-        gm_table_set_level(table, c, 0);
-}
-
-/* What came back last ended the traffic: some of it is guilty. */
-static void convict(struct gm_table *table, uint32_t app)
-{
-    const uint32_t n = count(table, app, is_searched);
-    const uint8_t level = level_of(count(table, app, NULL), n);
-    EACH_CHUNK(table, app, c)
-    if (is_searched(&table->chunks[c]))
-        gm_table_set_level(table, c, n > 1 ? level + 1u : level);
-}
-
 /* Half of the app's suspects are needed from now on, or what is left of them. */
 static struct gm_check_step bring_back(struct gm_check *check, struct gm_table *table, uint32_t app,
                                        uint32_t suspects, uint64_t now)
@@ -398,10 +363,8 @@ static struct gm_check_step bring_back(struct gm_check *check, struct gm_table *
     const uint32_t n = is_rest ? suspects : (suspects + 1) / 2;
     struct pick half = pick(table, app, is_suspect, UINT8_MAX, n);
     EACH_CHUNK(table, app, c)
-    if (is_picked(table, &half, c)) {
-        gm_table_set_level(table, c, SEARCHED);
+    if (is_picked(table, &half, c))
         trust(table, c, GM_TRUST_NEEDED, &step);
-    }
     return step;
 }
 
@@ -417,7 +380,6 @@ static struct gm_check_step accuse(struct gm_check *check, struct gm_table *tabl
         const uint32_t suspects = count(table, parts[i].app, is_suspect);
         whose = suspects > most ? parts[i].app : whose;
         most = suspects > most ? suspects : most;
-        clear(table, parts[i].app);
     }
     if (whose == GM_NONE)
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
@@ -441,11 +403,10 @@ static void doubt(struct gm_check *check, struct gm_table *table, uint32_t app, 
     EACH_CHUNK(table, app, c)
     if (has_held)
         gm_table_set_level(table, c, 0);
+    a->rest_ns = has_held ? 0 : a->rest_ns;
     a->is_doubted = !has_held && a->wrong < GM_CHECK_WRONG;
     a->wrong = has_held ? 0 : a->wrong + a->is_doubted;
-    a->failed = has_held ? 0 : a->failed;
     a->searched = 0;
-    a->rest_ns = has_held ? 0 : rest_after(a->wrong);
 }
 
 static void acquit(struct gm_check *check, struct gm_table *table, uint32_t app,
@@ -461,8 +422,6 @@ static void acquit(struct gm_check *check, struct gm_table *table, uint32_t app,
     a->searched = 0;
     a->wrong -= a->is_doubted; /* the proofs were right */
     a->is_doubted = false;
-    a->failed = 0;
-    a->rest_ns = 0;
 }
 
 /* All came back, and it goes on: it is others' traffic, and no memory was guilty. Nor was that of
@@ -543,8 +502,8 @@ static struct gm_check_step begin_trial(struct gm_check *check, struct gm_table 
     if (a->rest_ns > 0 || a->is_over || now < check->off_until)
         return (struct gm_check_step){.kind = GM_CHECKED_NONE};
     const uint8_t hidden = lowest(table, app, is_hidden);
-    const uint8_t claimed = lowest(table, app, is_only_claimed);
-    const bool is_hidden_first = hidden <= claimed || hidden <= GM_CHECK_AT_ONCE;
+    const uint8_t claimed = (uint8_t)gm_most(lowest(table, app, is_only_claimed), 1);
+    const bool is_hidden_first = hidden <= claimed || hidden < GM_CHECK_AT_ONCE;
     const uint8_t level = is_hidden_first ? hidden : claimed;
     a->is_over = level == UINT8_MAX;
     if (a->is_over)
@@ -578,9 +537,9 @@ static uint64_t cost_of(const struct gm_check *check, const struct gm_check_app 
 
 static uint64_t rest_after_failure(const struct gm_check_app *a, uint64_t cost)
 {
-    if (a->level >= GM_CHECK_AT_ONCE)
-        return gm_most(rest_after(a->level - GM_CHECK_AT_ONCE), GM_CHECK_REST * cost);
-    return gm_least((4u << gm_least(a->failed, 16)) - 1, GM_CHECK_REST) * cost;
+    return a->level < GM_CHECK_AT_ONCE
+               ? 0
+               : gm_most(rest_after(a->level - GM_CHECK_AT_ONCE), GM_CHECK_REST * cost);
 }
 
 /* It is used: all of it goes back at once, and the next trial is of less. */
@@ -600,7 +559,6 @@ static struct gm_check_step end_trial(struct gm_check *check, struct gm_table *t
     a->trial = GM_TRIAL_NONE;
     a->is_over = false;
     a->rest_ns = rest_after_failure(a, cost_of(check, a));
-    a->failed++;
     a->starved = 0;
     gm_check_change(check, app);
     return step;
@@ -661,7 +619,6 @@ static struct gm_check_step conclude(struct gm_check *check, struct gm_table *ta
     }
     if (is_new)
         a->proved_at = now;
-    convict(table, app);
     a->is_over = a->is_over && a->searched == 0;
     a->searched = 0;
     a->is_doubted = false;
@@ -675,7 +632,7 @@ static struct gm_check_step conclude(struct gm_check *check, struct gm_table *ta
         return try_set(check, table, app, &rest, 1);
     }
     if (a->trial == GM_TRIAL_WHOLE)
-        a->failed = a->starved = 0;
+        a->starved = 0;
     a->trial = GM_TRIAL_NONE;
     return step;
 }

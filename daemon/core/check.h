@@ -15,12 +15,13 @@
  *           others are proved; if not, half of those goes, and so on. The last eighth goes at once:
  *           the program is slow until then.
  *   trial   There is none, and others want room. What was brought back, or is only claimed, is put
- *           on the host, the least likely first: a sample of it, then all. If it is used, that is
- *           seen in some 40 ms: it goes back at once, and the next trial is of half as much. If
- *           not, it is proved. What failed is tried again when all else has failed as often: so use
- *           that moves is followed. If trials fail in a row they become so seldom that they cost
- *           less than 3 % of a program's time; those of less than an eighth of its memory always
- *           are.
+ *           on the host, the least likely first: a sample of it, then all. Of what is claimed as
+ *           much as half of the program's memory at most, as some of it is used. If what is tried
+ *           is used, that is seen in some 40 ms. Then it goes back at once, and the next trial is
+ *           of a part that was halved once more. If not, it is proved. What failed is tried again
+ *           when all else has failed as often: so use that moves is followed. Trials of parts that
+ *           were halved often are so seldom that they cost less than 3 % of the program's time; the
+ *           others are few, until it does something else.
  *
  * If there is traffic and no memory is suspect any more, others use the link: what is proved is
  * suspect then, and if there is none either, nothing can be told for a while (GM_CHECKED_FOREIGN).
@@ -56,13 +57,12 @@ struct gm_check_app {
     enum { GM_TRIAL_NONE, GM_TRIAL_SAMPLE, GM_TRIAL_WHOLE } trial;
     uint8_t level;     /* of what is tried */
     bool is_likely;    /* ... of which a sample was not used */
-    bool is_known;     /* ... and it is known how soon its traffic would be seen */
+    bool is_known;     /* ... which came back, and is not only claimed */
     uint32_t rest;     /* chunks of it that are not in the sample */
     uint64_t tried_at; /* since when it is, */
     uint64_t tried;    /* ... bytes of it that are not proved, */
     uint64_t tried_ns; /* ... and for so long its program has run so */
-    uint32_t failed;   /* trials that failed in a row */
-    uint32_t starved;  /* ... or told nothing */
+    uint32_t starved;  /* trials in a row that told nothing */
     uint64_t unheard;  /* for so long it has run with what is tried, and nothing was judged */
     bool is_over;      /* nothing is left to try */
     uint64_t rest_ns;  /* no trial before it has run for so long */

@@ -46,7 +46,7 @@ struct gm_chunk {
     uint8_t shadow; /* enum gm_shadow */
     bool has_hash;
     uint8_t trust;  /* enum gm_trust */
-    uint8_t level;  /* how often what it was tried with was halved, or UINT8_MAX: check.h */
+    uint8_t level;  /* how often what it was tried with was halved: check.h */
     bool is_proved; /* it is mapped on the host, and nothing reads it */
     uint8_t class;
     uint8_t tier;  /* enum gm_tier: where the authoritative copy is */
