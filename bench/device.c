@@ -33,9 +33,11 @@ const char *gm_bench_open(struct gm_bench_device *device)
     if (gm_driver_open(&device->cu, false, &why) != 0)
         return why;
     GM_CU(device, cuInit, 0);
+    device->initialized = gm_now();
     GM_CU(device, cuDeviceGet, &device->device, 0);
     GM_CU(device, cuDevicePrimaryCtxRetain, &device->context, device->device);
     GM_CU(device, cuCtxSetCurrent, device->context);
+    device->has_context = gm_now();
     GM_CU(device, cuModuleLoadData, &device->module, gm_kernels_ptx);
     return NULL;
 }

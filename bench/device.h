@@ -15,8 +15,9 @@
 struct gm_bench_device {
     struct gm_driver cu;
     CUdevice device;
-    CUcontext context; /* current in the thread that opened */
-    CUmodule module;   /* gm_kernels_ptx */
+    CUcontext context;                 /* current in the thread that opened */
+    CUmodule module;                   /* gm_kernels_ptx */
+    uint64_t initialized, has_context; /* since when, by the monotonic clock */
 };
 
 /* Returns NULL, or the name that this machine's driver lacks (a static text). A call that fails

@@ -6,10 +6,10 @@
  *
  * It opens the GPU, allocates --bytes in pieces of --piece (512 MiB), and runs a kernel on each
  * that writes its first word. Then it prints, in milliseconds since --from of the monotonic clock
- * (since it began, without that), when main() began, the GPU was open, the memory was there and the
- * kernel had run:
+ * (since it began, without that), when main() began, the driver was there, the context, and the
+ * kernel's module; when the memory was there and the kernel had run:
  *
- *   main_ms=M open_ms=M memory_ms=M kernel_ms=M
+ *   main_ms=M init_ms=M context_ms=M open_ms=M memory_ms=M kernel_ms=M
  *
  * With the end of its input it frees all and ends. With --hold the memory is frames of its own
  * making, mapped at addresses of its own, and a descriptor of each goes over that socket before it
@@ -112,8 +112,10 @@ int main(int argc, char **argv)
         GM_CU(&gpu, cuLaunchKernel, kernel, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL);
     }
     GM_CU(&gpu, cuCtxSynchronize, );
-    printf("main_ms=%.3f open_ms=%.3f memory_ms=%.3f kernel_ms=%.3f\n",
-           (double)(begun - from) / (double)GM_MS, open_ms, memory_ms, gm_bench_ms_since(from));
+    const double kernel_ms = gm_bench_ms_since(from);
+    printf("main_ms=%.3f init_ms=%.3f context_ms=%.3f open_ms=%.3f memory_ms=%.3f kernel_ms=%.3f\n",
+           (double)(begun - from) / (double)GM_MS, (double)(gpu.initialized - from) / (double)GM_MS,
+           (double)(gpu.has_context - from) / (double)GM_MS, open_ms, memory_ms, kernel_ms);
     fflush(stdout);
     while (getchar() != EOF)
         continue;

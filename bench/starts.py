@@ -25,7 +25,7 @@ import rig as r
 
 WAYS = ("native", "own", "gpumux")
 CELLS = ("alone", "together", "chain")
-STEPS = ("open_ms", "memory_ms", "kernel_ms", "end_ms")
+STEPS = ("main_ms", "init_ms", "context_ms", "open_ms", "memory_ms", "kernel_ms", "end_ms")
 
 
 def add_options(parser):
@@ -155,7 +155,8 @@ def conclude(rig):
         return
     print(f"starts: {rig.args.size >> 20} MiB in pieces of {rig.args.piece >> 20}; ms from before the start, medians; of "
           f"{rig.args.together} together the last; of {rig.args.chain} in a chain the mean, and all of it")
-    r.table(["cell", "way", "rounds", "GPU open", "memory", "kernel ran", "ended", "counted (spread)", "of native"], rows)
+    r.table(["cell", "way", "rounds", "began", "driver", "context", "module", "memory", "kernel ran", "ended", "counted (spread)",
+             "of native"], rows)
     rig.result["goals"] = goals
     r.show_goals(goals)
 

@@ -117,7 +117,8 @@ def check_starts():
         (cell, way) for cell in ("alone", "together", "chain") for way in ("native", "own", "gpumux")]
     for one in starts["rows"]:
         for found in one["found"]:
-            assert 0 < found["open_ms"] < found["memory_ms"] < found["kernel_ms"] < found["end_ms"], one
+            steps = [found[step + "_ms"] for step in ("main", "init", "context", "open", "memory", "kernel", "end")]
+            assert steps[0] > 0 and steps == sorted(steps), one
 
 def check_overhead():
     overhead = load("overhead")
