@@ -152,7 +152,9 @@ def picture(args, name, draws, rows):
     until, most = rows[-1][0], max(max(row[3] for row in rows), args.touch) * 1.05
 
     def path(column, colour):
-        points = " ".join(f"{left + width * row[0] / until:.1f},{top + height * (1 - column(row) / most):.1f}" for row in rows)
+        points = [(f"{left + width * row[0] / until:.1f}", f"{top + height * (1 - column(row) / most):.1f}") for row in rows]
+        around = zip([None, *points], points, [*points[1:], None]) # those between two of the same height are not needed
+        points = " ".join(",".join(point) for last, point, then in around if not last or not then or not last[1] == point[1] == then[1])
         return f'<polygon points="{left},{top + height} {points} {left + width},{top + height}" fill="{colour}"/>'
 
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 340" width="800" height="340" '

@@ -41,6 +41,7 @@ END
 python3 "$dir/check.py" "$dir/screen.svg" "$pictures/latency.svg" "$pictures/top.svg" || fail "what the pictures are"
 for picture in "$pictures"/*.svg; do
     [ "$(wc -c < "$picture")" -lt 20000 ] || fail "$picture is large"
-    grep -qF "](bench/pictures/$(basename "$picture"))" "$SOURCE/README.md" || fail "README.md does not show $picture"
+    name=pictures/$(basename "$picture")
+    grep -qF "](bench/$name)" "$SOURCE/README.md" || grep -qF "]($name)" "$SOURCE/bench/README.md" || fail "no page shows $picture"
 done
 echo "the pictures are as they should be"
