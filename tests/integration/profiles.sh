@@ -4,6 +4,7 @@
 # no result; the log names the kernel whose profile is not used, and why.
 . "$(dirname "$0")/lib.sh"
 [ "${GM_LINKED:-}" != 1 ] || skip "a sanitized shim cannot be preloaded"
+export SIMCUDA_NO_COUNTERS=1 # trials find it without a profile, too
 export XDG_CONFIG_HOME="$dir/config"
 profiles=$XDG_CONFIG_HOME/gpumux/profiles
 mkdir -p "$profiles"
