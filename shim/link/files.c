@@ -27,6 +27,16 @@ static int gm_files_duplicate(int fd)
     return -1;
 }
 
+void gm_files_widen(void)
+{
+    const int fd = open("/", O_PATH | O_CLOEXEC);
+    const int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 2 * GM_FILES_LOW);
+    if (high >= 0)
+        close(high);
+    if (fd >= 0)
+        close(fd);
+}
+
 int gm_files_lift(int fd)
 {
     int high = gm_files_duplicate(fd);

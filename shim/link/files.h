@@ -21,6 +21,10 @@
 
 #include "common/wire.h"
 
+/* Make the kernel's table of files large enough for the high numbers. Whoever makes it grow in a
+ * process that has threads waits for all processors: 22 ms each time (H200). So at load. */
+void gm_files_widen(void);
+
 /* Move `fd` to a high number, because programs close all low fds or expect certain numbers. Returns
  * the new number. Any thread. */
 int gm_files_lift(int fd);

@@ -17,6 +17,20 @@ now=$(room)
 [ -n "$now" ] || skip "this system does not tell the size of the table of that process"
 [ "$now" -ge "$limit" ] || fail "room for $now open files, and $limit are allowed"
 say "room for $now open files, of $limit that are allowed"
+# So is a program's, and it may have its threads' memory ordered (membarrier 8), from before its main() on.
+if [ "${GM_LINKED:-0}" != 1 ]; then
+    begun() {
+        "$@" python3 -c 'import ctypes
+print(*[row.split()[1] for row in open("/proc/self/status") if row.startswith("FDSize")], ctypes.CDLL(None).syscall('"$number"', 8, 0, 0))'
+    }
+    case $(uname -m) in
+        x86_64) number=324 ;;
+        *) number=283 ;;
+    esac
+    say "a program: files and order without the shim $(begun env), with it $(begun env LD_PRELOAD="$shim")"
+    (ulimit -n 1024 && [ "$(begun env LD_PRELOAD="$shim")" = "1024 0" ]) || fail "a program's start waits for its threads"
+    [ "$(begun env LD_PRELOAD="$shim" GPUMUX_DISABLE=1)" = "$(begun env)" ] || fail "the shim is off and did something"
+fi
 expect_empty
 stop_daemon
 
