@@ -137,21 +137,45 @@ static bool has_any_room(const struct gm_bind_gpu *gpus, uint32_t n,
     return false;
 }
 
-static bool is_behind(const struct gm_bind_waiter *waiters, uint32_t which)
+/* Whether one of its user came before it, whom nobody passes any more. */
+static bool is_held_up(const struct gm_bind_waiter *waiters, uint32_t which, uint64_t now,
+                       uint64_t patience_ns)
 {
     for (uint32_t i = 0; i < which; i++)
-        if (waiters[i].uid == waiters[which].uid)
+        if (waiters[i].uid == waiters[which].uid &&
+            gm_less(now, waiters[i].since) >= patience_ns / 2)
             return true;
     return false;
+}
+
+static unsigned doublings(uint64_t ns)
+{
+    unsigned n = 0;
+    for (uint64_t seconds = ns / GM_S; seconds > 0; seconds >>= 1)
+        n++;
+    return n;
+}
+
+static bool goes_before(const struct gm_bind_waiter *one, const struct gm_bind_waiter *other)
+{
+    const unsigned took = doublings(one->took_ns), others = doublings(other->took_ns);
+    return took != others ? took < others : one->need > other->need;
 }
 
 uint32_t gm_bind_next(const struct gm_bind_gpu *gpus, uint32_t n,
                       const struct gm_bind_waiter *waiters, uint32_t n_waiters, uint64_t now,
                       uint64_t patience_ns)
 {
-    for (uint32_t i = 0; i < n_waiters; i++)
-        if (gm_less(now, waiters[i].since) >= patience_ns ||
-            (!is_behind(waiters, i) && has_any_room(gpus, n, &waiters[i])))
+    uint32_t best = GM_BIND_NONE;
+    for (uint32_t i = 0; i < n_waiters; i++) {
+        const struct gm_bind_waiter *waiter = &waiters[i];
+        if (gm_less(now, waiter->since) >= patience_ns)
             return i;
-    return GM_BIND_NONE;
+        const bool is_first = best == GM_BIND_NONE;
+        if ((is_first || waiter->uid == waiters[best].uid) &&
+            !is_held_up(waiters, i, now, patience_ns) && has_any_room(gpus, n, waiter) &&
+            (is_first || goes_before(waiter, &waiters[best])))
+            best = i;
+    }
+    return best;
 }

@@ -54,6 +54,7 @@ struct gm_bind_kernel {
 struct gm_bind_program {
     uint64_t need;      /* bytes on the GPU for a turn */
     uint32_t time;      /* thousandths of the GPU's time that it wants */
+    uint64_t took_ns;   /* by its earlier runs, without waiting; 0: not known */
     uint32_t n_kernels; /* one for each of its streams; 0: nothing is known of it */
     struct gm_bind_kernel kernel[GM_BIND_KERNELS];
 };
@@ -87,14 +88,20 @@ struct gm_bind_choice gm_bind_choose(const struct gm_bind_gpu *gpus, uint32_t n,
 /* A program that waits until a GPU has room for it. */
 struct gm_bind_waiter {
     uint32_t uid;
-    uint64_t need, allowed;
+    uint64_t need, allowed, took_ns;
     uint64_t since;
 };
 
 /*
- * Which of those that wait, in the order in which they came, is to begin now: the first whom a GPU
- * has room for and before whom none of its user waits, or who has waited for `patience_ns`. NONE:
- * none. So of one user they begin in the order in which they came, and no user waits for another's.
+ * Which of those that wait, in the order in which they came, is to begin now. NONE: none.
+ *
+ *   1  Who has waited for `patience_ns` begins.
+ *   2  Of those whom a GPU has room for: the user's whose program came first.
+ *   3  Of that user's: the shorter, by doublings of a second; of two as long the one that needs
+ *      more, as small ones fill what is left over; else who came first. So they pass those that fit
+ *      nowhere, but for who has waited for half of `patience_ns`: what ends then makes room for it.
+ *
+ * No user waits for another's.
  */
 uint32_t gm_bind_next(const struct gm_bind_gpu *gpus, uint32_t n,
                       const struct gm_bind_waiter *waiters, uint32_t n_waiters, uint64_t now,

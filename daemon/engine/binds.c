@@ -412,6 +412,7 @@ uint32_t gm_binds_next(struct gm_binds *binds, const struct gm_waiting *waiting,
     for (uint32_t i = 0; i < n; i++)
         waiters[i] = (struct gm_bind_waiter){.uid = waiting[i].request.owner,
                                              .need = waiting[i].request.program.need,
+                                             .took_ns = waiting[i].request.program.took_ns,
                                              .allowed = allowed_to(binds, &waiting[i].request),
                                              .since = waiting[i].since};
     return gm_bind_next(gpus, binds->n_engines, waiters, n, gm_now(), patience_ns);
@@ -427,6 +428,13 @@ static uint64_t part_of(const struct gm_table *table, uint32_t id, uint64_t byte
     return bytes / GM_BIND_WHOLE * (needed / (all / GM_BIND_WHOLE + 1));
 }
 
+/* How long it was there without waiting. */
+static uint64_t took(const struct gm_engine *engine, uint32_t id)
+{
+    struct gm_sched_account account;
+    return gm_engine_account(engine, id, &account) ? account.run_ns + account.idle_ns : 0;
+}
+
 void gm_binds_usage(const struct gm_binds *binds, uint32_t id, struct gm_bind_usage *usage)
 {
     *usage = (struct gm_bind_usage){0};
@@ -437,6 +445,7 @@ void gm_binds_usage(const struct gm_binds *binds, uint32_t id, struct gm_bind_us
         usage->most = engine->table->apps[id].most;
         usage->needed = part_of(engine->table, id, usage->most);
         usage->time = time_of(engine, id);
+        usage->took_ns = took(engine, id);
     }
 }
 

@@ -102,10 +102,12 @@ uint32_t gm_binds_next(struct gm_binds *binds, const struct gm_waiting *waiting,
 bool gm_binds_has_family(const struct gm_binds *binds, const struct gm_place_request *request);
 
 /* What the app has needed so far, on the GPU where it had most: bytes that it had at any time, what
- * of that it needs there as it is now, and thousandths of the time that it wanted. */
+ * of that it needs there as it is now, thousandths of the time that it wanted, and how long it was
+ * there without waiting. */
 struct gm_bind_usage {
     uint64_t most, needed;
     uint32_t time;
+    uint64_t took_ns;
 };
 void gm_binds_usage(const struct gm_binds *binds, uint32_t id, struct gm_bind_usage *usage);
 

@@ -22,6 +22,7 @@
 #define FILE_MOST ((size_t)LINE_MOST * (GM_PAST_MOST + 1))
 #define MIB ((uint64_t)1 << 20)
 #define MIB_MOST (UINT64_MAX / MIB)
+#define TOOK_MOST UINT32_MAX /* ms: 49 days */
 
 struct entry {
     uid_t uid;
@@ -105,7 +106,7 @@ static bool take_size(const char **at, const char *name, uint64_t *bytes)
 }
 
 static bool take_number(const char **at, const char *name, const char *unit, uint64_t most,
-                        uint32_t *number)
+                        uint64_t *number)
 {
     const size_t length = strlen(name);
     char *end;
@@ -116,7 +117,7 @@ static bool take_number(const char **at, const char *name, const char *unit, uin
     if (errno != 0 || value > most || strncmp(end, unit, strlen(unit)) != 0 ||
         end[strlen(unit)] != ' ')
         return false;
-    *number = (uint32_t)value;
+    *number = value;
     *at = end + strlen(unit) + 1;
     return true;
 }
@@ -133,24 +134,30 @@ static bool is_date(const char *text)
 static bool take_line(struct gm_past *past, const char *at)
 {
     struct entry entry = {0};
-    uint32_t uid, percent;
+    uint64_t uid, runs, percent;
     if (!take_number(&at, "uid=", "", UINT32_MAX, &uid) ||
-        !take_number(&at, "runs=", "", UINT32_MAX, &entry.runs) || strncmp(at, "last=", 5) != 0 ||
+        !take_number(&at, "runs=", "", UINT32_MAX, &runs) || strncmp(at, "last=", 5) != 0 ||
         !is_date(at + 5) || at[15] != ' ')
         return false;
     memcpy(entry.last, at + 5, 10);
     at += 16;
     if (!take_size(&at, "most=", &entry.run.most) ||
         !take_size(&at, "needed=", &entry.run.needed) ||
-        !take_number(&at, "time=", "%", 100, &percent) || strncmp(at, "command=", 8) != 0)
+        !take_number(&at, "time=", "%", 100, &percent))
+        return false;
+    if (strncmp(at, "took=", 5) == 0 && /* not in lines of an older daemon */
+        !take_number(&at, "took=", "ms", TOOK_MOST, &entry.run.took_ms))
+        return false;
+    if (strncmp(at, "command=", 8) != 0)
         return false;
     at += 8;
     const size_t length = strlen(at);
     if (length == 0 || length > GM_COMMAND_MAX)
         return false;
     memcpy(entry.command, at, length);
-    entry.uid = uid;
-    entry.run.time = percent * (GM_BIND_WHOLE / 100);
+    entry.uid = (uid_t)uid;
+    entry.runs = (uint32_t)runs;
+    entry.run.time = (uint32_t)percent * (GM_BIND_WHOLE / 100);
     if (!gm_text_is_legal(entry.command, sizeof entry.command) || past->n == GM_PAST_MOST ||
         find(past, entry.uid, entry.command) < past->n)
         return false;
@@ -255,10 +262,10 @@ static char *format(const struct gm_past *past, size_t *length)
         const struct entry *entry = &past->entries[i];
         at += gm_text_add(text + at, LINE_MOST,
                           "uid=%u runs=%" PRIu32 " last=%s most=%" PRIu64 "M needed=%" PRIu64
-                          "M time=%" PRIu32 "%% command=%s\n",
+                          "M time=%" PRIu32 "%% took=%" PRIu64 "ms command=%s\n",
                           entry->uid, entry->runs, entry->last, entry->run.most / MIB,
                           entry->run.needed / MIB, entry->run.time / (GM_BIND_WHOLE / 100),
-                          entry->command);
+                          entry->run.took_ms, entry->command);
     }
     *length = at;
     return text;
@@ -402,6 +409,7 @@ void gm_past_note(struct gm_past *past, uid_t uid, const char *command,
     entry.run.most = follow(entry.run.most, gm_more(run->most, MIB - 1) & ~(MIB - 1));
     entry.run.needed = follow(entry.run.needed, gm_more(run->needed, MIB - 1) & ~(MIB - 1));
     entry.run.time = (uint32_t)follow(entry.run.time, run->time);
+    entry.run.took_ms = follow(entry.run.took_ms, gm_least(run->took_ms, TOOK_MOST));
     stamp(&entry);
     past->entries[past->n++] = entry;
     change(past);

@@ -4,7 +4,8 @@
  *
  * Kept in a text file that a person can read, one line a command, the newest last:
  *
- *   uid=1000 runs=3 last=2026-11-26 most=12288M needed=12288M time=87% command=train.py
+ *   uid=1000 runs=3 last=2026-11-26 most=12288M needed=12288M time=87% took=94500ms
+ * command=train.py
  *
  * A file that is damaged, or of another version, is renamed to FILE.damaged, and a new one begins.
  * It has GM_PAST_MOST lines at most, GM_PAST_USER of one user; who comes beyond that takes the
@@ -33,9 +34,10 @@ struct gm_past;
 
 /* On one GPU. */
 struct gm_past_run {
-    uint64_t most;   /* bytes that it had at any time */
-    uint64_t needed; /* ... that it needed there for its turns */
-    uint32_t time;   /* thousandths of the GPU's time that it wanted */
+    uint64_t most;    /* bytes that it had at any time */
+    uint64_t needed;  /* ... that it needed there for its turns */
+    uint32_t time;    /* thousandths of the GPU's time that it wanted */
+    uint64_t took_ms; /* how long it was there without waiting; 0: not known */
 };
 
 /* `path` "": in memory only. A file that cannot be used is no error: the log says so. NULL: out of

@@ -65,6 +65,7 @@ static void expect(const struct gm_control *control, const struct gm_placing *wh
     request->need_from = gm_past_find(control->past, who->uid, who->body->name, &run);
     request->program.need = run.needed;
     request->program.time = run.time;
+    request->program.took_ns = run.took_ms * GM_MS;
     if (who->body->need != 0)
         request->need_from = GM_NEED_DECLARED;
     else if (start->need != 0)

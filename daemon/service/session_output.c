@@ -129,7 +129,10 @@ static void remember(const struct gm_session *session)
 {
     struct gm_bind_usage usage;
     gm_binds_usage(&session->all->machine->binds, session->app, &usage);
-    const struct gm_past_run run = {.most = usage.most, .needed = usage.needed, .time = usage.time};
+    const struct gm_past_run run = {.most = usage.most,
+                                    .needed = usage.needed,
+                                    .time = usage.time,
+                                    .took_ms = usage.took_ns / GM_MS};
     if (usage.most > 0)
         gm_past_note(session->all->control->past, session->uid, session->name, &run);
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # --admit fit: a program for which no GPU has room beside the others waits at its start, until one has, or for
-# --patience. Of one user they begin in the order in which they came. A rule says it of programs that ask for a class.
+# --patience. One that fits passes those of its user that do not, for half of that. A rule says it of programs that ask for a class.
 export SIMCUDA_DEVICES=2
 . "$(dirname "$0")/lib.sh"
 unset GPUMUX_CLASS
@@ -32,15 +32,17 @@ start second 100M --bytes 100M --until "$dir/second"
 await_ready second
 start third 100M --bytes 100M --until "$dir/third"
 within "$patience" waits third || fail "the third does not wait: $(starting)"
+start fourth 120M --bytes 120M --until "$dir/third"
+within "$patience" waits third fourth || fail "two do not wait: $(starting)"
 start small 20M --until "$dir/third"
-within "$patience" waits third small || fail "the small one goes before the third: $(starting)"
-[ ! -e "$dir/third.ready" ] && [ ! -e "$dir/small.ready" ] || fail "one that waits has begun"
+await_ready small
+[ ! -e "$dir/third.ready" ] && [ ! -e "$dir/fourth.ready" ] || fail "one that waits has begun"
 "$ctl" status | grep -q "2 programs wait until a GPU has room" || fail "the table does not tell: $("$ctl" status)"
 touch "$dir/second"
+await_ready fourth # of two that have not run before the larger fits in, and then the other does not
+within "$patience" waits third || fail "the third does not wait: $(starting)"
+touch "$dir/first"
 await_ready third
-await_ready small
-take_status
-[ "$(app_number "$(pid_of third)" gpu)" = "$(app_number "$(pid_of small)" gpu)" ] || say "the small one is beside the first"
 start killed 150M
 within "$patience" waits killed || fail "nobody waits"
 kill -KILL "$(pid_of killed)"
@@ -50,8 +52,8 @@ export LOCAL_RANK=0
 start rank 150M
 unset LOCAL_RANK
 expect_pass rank
-touch "$dir/first" "$dir/third"
-expect_pass first second third small
+touch "$dir/third"
+expect_pass first second third fourth small
 
 # When the daemon ends nobody waits for it.
 start left 150M --bytes 150M --until "$dir/end"

@@ -187,8 +187,8 @@ static void room_of_what_is_too_large(void **state)
     assert_false(gm_bind_has_room(&gpu, 0)); /* it is above its budget */
 }
 
-/* Of one user they begin in the order in which they came; no user waits for another's; and nobody
- * waits for ever. */
+/* One that fits passes those of its user that do not, for half of the patience; no user waits for
+ * another's; and nobody waits for ever. */
 static void who_waits_for_room(void **state)
 {
     struct gm_bind_gpu gpus[] = {gpu_of(16 * G), gpu_of(8 * G)};
@@ -203,9 +203,12 @@ static void who_waits_for_room(void **state)
     assert_int_equal(gm_bind_next(gpus, 2, waiters, 4, 200, 1000), 0);
     gpus[0].needed = 10 * G;
     gpus[1].needed = 1;
-    assert_int_equal(gm_bind_next(gpus, 2, waiters, 4, 200, 1000), 2); /* not 1: it is behind 0 */
+    assert_int_equal(gm_bind_next(gpus, 2, waiters, 4, 200, 1000), 1);
+    assert_int_equal(gm_bind_next(gpus, 2, waiters, 4, 599, 1000), 1);
+    assert_int_equal(gm_bind_next(gpus, 2, waiters, 4, 600, 1000), 2); /* nobody passes 0 now */
     gpus[0].needed = 11 * G;
-    assert_int_equal(gm_bind_next(gpus, 2, waiters, 4, 200, 1000), GM_BIND_NONE);
+    assert_int_equal(gm_bind_next(gpus, 2, waiters, 4, 600, 1000), GM_BIND_NONE);
+    assert_int_equal(gm_bind_next(gpus, 2, waiters, 4, 200, 1000), 1);
     assert_int_equal(gm_bind_next(gpus, 2, waiters + 1, 3, 200, 1000), 0);
     gpus[1].needed = 0; /* it may use that one only, and is larger: alone it may */
     assert_int_equal(gm_bind_next(gpus, 2, waiters + 3, 1, 200, 1000), 0);
@@ -217,6 +220,36 @@ static void who_waits_for_room(void **state)
     assert_int_equal(gm_bind_next(gpus, 2, waiters + 2, 2, 1119, 1000), GM_BIND_NONE);
     assert_int_equal(gm_bind_next(gpus, 2, waiters + 2, 2, 1130, 1000), 0);
     assert_int_equal(gm_bind_next(gpus, 2, waiters + 3, 1, 1130, 1000), 0);
+}
+
+/* The short before the long, by doublings; of as long ones the large before the small. The first
+ * user's come first. */
+static void who_goes_first(void **state)
+{
+    const struct gm_bind_gpu gpus[] = {gpu_of(16 * G)};
+    struct gm_bind_waiter waiters[] = {
+        {.uid = 1, .need = 2 * G, .allowed = ALL, .took_ns = 7 * GM_S, .since = 100},
+        {.uid = 2, .need = 9 * G, .allowed = ALL, .took_ns = 1, .since = 110},
+        {.uid = 1, .need = 5 * G, .allowed = ALL, .took_ns = 4 * GM_S, .since = 120},
+        {.uid = 1, .need = 5 * G, .allowed = ALL, .took_ns = 5 * GM_S, .since = 130},
+        {.uid = 1, .need = 1 * G, .allowed = ALL, .took_ns = 4 * GM_S - 1, .since = 140},
+        {.uid = 1, .need = 1 * G, .allowed = ALL, .took_ns = 0, .since = 150},
+    };
+    (void)state;
+    assert_int_equal(gm_bind_next(gpus, 1, waiters, 1, 200, 1000), 0);
+    assert_int_equal(gm_bind_next(gpus, 1, waiters, 4, 200, 1000), 2);
+    assert_int_equal(gm_bind_next(gpus, 1, waiters, 5, 200, 1000), 4);
+    assert_int_equal(gm_bind_next(gpus, 1, waiters, 6, 200, 1000), 5); /* it may be short */
+    assert_int_equal(gm_bind_next(gpus, 1, waiters + 1, 5, 200, 1000), 0);
+    assert_int_equal(gm_bind_next(gpus, 1, waiters, 6, 600, 1000),
+                     0); /* it is nobody's turn else */
+    waiters[0].need = 20 * G;
+    waiters[1].need = 17 * G;
+    const struct gm_bind_gpu full = {.chip = gpus[0].chip, .budget = 16 * G, .needed = 12 * G};
+    assert_int_equal(gm_bind_next(&full, 1, waiters, 6, 200, 1000), 5);
+    waiters[5].allowed = 0;
+    assert_int_equal(gm_bind_next(&full, 1, waiters, 6, 200, 1000), 4);
+    assert_int_equal(gm_bind_next(&full, 1, waiters, 4, 200, 1000), GM_BIND_NONE);
 }
 
 static uint64_t random_below(uint64_t n)
@@ -301,6 +334,7 @@ int main(void)
         cmocka_unit_test(only_what_is_allowed),
         cmocka_unit_test(room_of_what_is_too_large),
         cmocka_unit_test(who_waits_for_room),
+        cmocka_unit_test(who_goes_first),
         cmocka_unit_test(properties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@
 #define M (1ull << 20)
 #define HEADER "# gpumux history 1: what programs needed; `mux-ctl forget` deletes lines\n"
 #define LINE(command)                                                                              \
-    "uid=7 runs=3 last=2026-11-26 most=12288M needed=4096M time=87% command=" command "\n"
+    "uid=7 runs=3 last=2026-11-26 most=12288M needed=4096M time=87% took=90ms command=" command "\n"
 
 static uv_loop_t loop;
 static struct gm_past *past;
@@ -81,7 +81,8 @@ static const char *read_text(const char *from)
 
 static void note(uid_t uid, const char *command, uint64_t bytes)
 {
-    const struct gm_past_run run = {.most = bytes, .needed = bytes / 2, .time = 500};
+    const struct gm_past_run run = {
+        .most = bytes, .needed = bytes / 2, .time = 500, .took_ms = bytes / M};
     gm_past_note(past, uid, command, &run);
 }
 
@@ -112,18 +113,24 @@ static void remembered(void **state)
     expect(7, "train.py", GM_NEED_REMEMBERED, 3 * G);
     note(7, "", 8 * G); /* it has no name */
     note(9, "a name of sixty-three bytes, with blanks and signs = 100% ööö xxx", UINT64_MAX);
+    note(9, "long", UINT64_MAX);
     close_past();
     open_past();
     expect(7, "train.py", GM_NEED_REMEMBERED, 3 * G);
     expect(7, "chat", GM_NEED_REMEMBERED, 4 * G);
     struct gm_past_run run;
     assert_int_equal(gm_past_find(past, 7, "new", &run), GM_NEED_MEAN);
+    assert_int_equal(run.took_ms, 0); /* others say nothing of that */
+    gm_past_find(past, 7, "chat", &run);
+    assert_int_equal(run.took_ms, 8192);
+    gm_past_find(past, 9, "long", &run);
+    assert_int_equal(run.took_ms, UINT32_MAX);
     close_past();
     struct stat found;
     assert_int_equal(stat(path, &found), 0);
     assert_int_equal(found.st_mode & 0777, 0600);
-    assert_non_null(
-        strstr(read_text(path), " most=6144M needed=3072M time=50% command=train.py\n"));
+    assert_non_null(strstr(read_text(path),
+                           " most=6144M needed=3072M time=50% took=6144ms command=train.py\n"));
 }
 
 /* It is written while the daemon runs, too. */
@@ -234,6 +241,9 @@ static void damaged_files(void **state)
         HEADER
         "uid=7 runs=3 last=2026-11-26 most=99999999999999999999M needed=1M time=87% command=b\n",
         HEADER "uid=7 runs=3 last=2026-11-26 most=18446744073709M needed=1M time=187% command=b\n",
+        HEADER "uid=7 runs=3 last=2026-11-26 most=1M needed=1M time=87% took=1s command=b\n",
+        HEADER
+        "uid=7 runs=3 last=2026-11-26 most=1M needed=1M time=87% took=4294967296ms command=b\n",
         HEADER "uid=7 runs=3 last=20261126 most=1M needed=1M time=87% command=b\n",
         HEADER "uid=7 runs=3 last=2026-11-26 most=1M needed=1M time=87% command=\n",
         HEADER "uid=7 runs=3 last=2026-11-26 most=1M needed=1M time=87% command=\x01\n",
