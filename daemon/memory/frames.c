@@ -97,7 +97,16 @@ static CUresult map_frame(struct gm_frames *frames, struct gm_frame_handle *fram
     cuda->cuMemUnmap(frame->va, bytes);
 free_va:
     cuda->cuMemAddressFree(frame->va, bytes);
+    frame->va = 0;
     return result;
+}
+
+CUdeviceptr gm_frames_reach(struct gm_frames *frames, uint32_t index, uint64_t bytes)
+{
+    struct gm_frame_handle *frame = &frames->handles[index];
+    if (frame->va == 0)
+        map_frame(frames, frame, bytes);
+    return frame->va;
 }
 
 /* Its file is counted. */
@@ -116,25 +125,20 @@ CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t byt
         .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = frames->device},
     };
+    *frame = (struct gm_frame_handle){.fd = -1};
     CUresult result = cuda->cuMemCreate(&frame->handle, bytes, &prop, 0);
-
     if (result != CUDA_SUCCESS)
         return result;
     result = export_handle(frames, frame);
     if (result != CUDA_SUCCESS)
         goto release;
-    if (gm_kept_put(frames->kept, GM_KEPT_FRAME, frames->gpu, index, frame->id, frame->fd) != 0) {
-        result = CUDA_ERROR_OPERATING_SYSTEM; /* another process has no file left */
-        goto close_fd;
-    }
-    result = map_frame(frames, frame, bytes);
-    if (result == CUDA_SUCCESS)
+    if (gm_kept_put(frames->kept, GM_KEPT_FRAME, frames->gpu, index, frame->id, frame->fd) == 0)
         return CUDA_SUCCESS;
-    gm_kept_drop(frames->kept, GM_KEPT_FRAME, frames->gpu, index);
-close_fd:
+    result = CUDA_ERROR_OPERATING_SYSTEM; /* another process has no file left */
     close_file(frame);
 release:
     cuda->cuMemRelease(frame->handle);
+    *frame = (struct gm_frame_handle){.fd = -1};
     return result;
 }
 
@@ -195,8 +199,10 @@ void gm_frames_destroy(struct gm_frames *frames, uint32_t index, uint64_t bytes)
     if (!frame->is_unit) {
         gm_kept_drop(frames->kept, GM_KEPT_FRAME, frames->gpu, index);
         close_file(frame);
-        cuda->cuMemUnmap(frame->va, bytes);
-        cuda->cuMemAddressFree(frame->va, bytes);
+        if (frame->va != 0) {
+            cuda->cuMemUnmap(frame->va, bytes);
+            cuda->cuMemAddressFree(frame->va, bytes);
+        }
         cuda->cuMemRelease(frame->handle);
     }
     *frame = (struct gm_frame_handle){.fd = -1};

@@ -2,8 +2,9 @@
  * Frames: physical memory handles, on the GPU or on the host. Owns the exported fd, kept open so
  * that any program can import it; of a frame on the GPU also the handle and the daemon's own
  * mapping. A host frame is a unit of the pinned tier (hostpool.h), which has its descriptor. All
- * copies use the daemon's mapping, so no copy waits for a program to map or unmap. core/table says
- * whose a frame is.
+ * copies use the daemon's mapping, so no copy waits for a program to map or unmap. It is made with
+ * the first copy: that is three of the driver's calls less while a program starts, and each waits
+ * while another process opens its context. core/table says whose a frame is.
  *
  * A frame on the GPU outlives the daemon by its descriptor (kept.h): it is put there before anybody
  * can have data in it, and dropped before it is released.
@@ -22,7 +23,7 @@
 
 struct gm_frame_handle {
     CUmemGenericAllocationHandle handle;
-    CUdeviceptr va; /* the daemon's mapping; 0: none */
+    CUdeviceptr va; /* the daemon's mapping; 0: none yet */
     uint32_t id;    /* on the wire: unique among all that a program can still have */
     int fd;
     bool is_unit; /* handle, mapping and fd are the pinned tier's */
@@ -47,6 +48,10 @@ void gm_frames_close(struct gm_frames *frames);
 
 /* Make `bytes` of GPU memory for frame `index`. On failure nothing is left behind. */
 CUresult gm_frames_create(struct gm_frames *frames, uint32_t index, uint64_t bytes);
+
+/* Where the daemon sees frame `index`, for copies: mapped there until it is destroyed. 0: the
+ * driver does not map it now. */
+CUdeviceptr gm_frames_reach(struct gm_frames *frames, uint32_t index, uint64_t bytes);
 
 /* Frame `index` is the `bytes` of GPU memory of this descriptor, which the daemon before had made,
  * and which was claimed; programs know it by `id`. The descriptor is taken in any case; on failure

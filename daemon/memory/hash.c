@@ -132,6 +132,18 @@ static void clear_jobs(struct gm_hasher *hasher)
     hasher->n_jobs = hasher->most_tiles = 0;
 }
 
+/* The waiter learns of a batch: what was submitted last. */
+static void hand_over(struct gm_hasher *hasher, bool is_launched)
+{
+    const uint64_t n = ++hasher->batches;
+    gm_lock(&hasher->lock);
+    hasher->posted_batches[n % GM_HASH_DEPTH] =
+        (struct batch){.last = hasher->submitted, .is_launched = is_launched};
+    hasher->posted = n;
+    pthread_cond_signal(&hasher->more);
+    gm_unlock(&hasher->lock);
+}
+
 /* Launch what was submitted. The waiter learns of its end also if the driver refused it. */
 static void post(struct gm_hasher *hasher)
 {
@@ -149,13 +161,7 @@ static void post(struct gm_hasher *hasher)
     for (uint32_t i = 0; i < hasher->n_jobs; i++)
         hasher->entries[(hasher->submitted - i) % GM_HASH_DEPTH].result = result;
     clear_jobs(hasher);
-    hasher->batches = n;
-    gm_lock(&hasher->lock);
-    hasher->posted_batches[n % GM_HASH_DEPTH] =
-        (struct batch){.last = hasher->submitted, .is_launched = result == CUDA_SUCCESS};
-    hasher->posted = n;
-    pthread_cond_signal(&hasher->more);
-    gm_unlock(&hasher->lock);
+    hand_over(hasher, result == CUDA_SUCCESS);
 }
 
 static void on_rest(uv_prepare_t *prepare)
@@ -170,8 +176,16 @@ uint64_t gm_hasher_room(const struct gm_hasher *hasher)
 
 uint64_t gm_hasher_submit(struct gm_hasher *hasher, CUdeviceptr device, uint64_t bytes)
 {
+    if (device == 0)
+        post(hasher); /* those before it */
     const uint64_t number = ++hasher->submitted;
-    hasher->entries[number % GM_HASH_DEPTH] = (struct entry){.bytes = bytes};
+    struct entry *entry = &hasher->entries[number % GM_HASH_DEPTH];
+    *entry = (struct entry){.bytes = bytes};
+    if (device == 0) {
+        entry->result = CUDA_ERROR_INVALID_VALUE;
+        hand_over(hasher, false);
+        return number;
+    }
     add_job(hasher, device, bytes, (uint32_t)(number % GM_HASH_DEPTH));
     if (hasher->n_jobs == GM_HASH_JOBS)
         post(hasher);

@@ -244,6 +244,8 @@ static CUresult copy_now(struct gm_mover *mover, struct way *w, const struct cop
     const bool is_out = w == &mover->ways[GM_WAY_OUT];
     CUdeviceptr to = copy->to, from = copy->from;
     CUresult result = CUDA_SUCCESS;
+    if (to == 0)
+        return CUDA_ERROR_INVALID_VALUE;
     if (copy->is_clear)
         return mover->cuda->cuMemsetD32Async(to, 0, copy->bytes / sizeof(uint32_t), w->stream);
     if (copy->pool == NULL)

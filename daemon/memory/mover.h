@@ -58,7 +58,7 @@ uint64_t gm_mover_room(const struct gm_mover *mover, enum gm_way way);
  * Copy `bytes` between `device` (the daemon's mapping of a frame) and the chain of pages that
  * starts at `page`. A copy in starts after copy out number `fence` (0: at once). Returns its
  * number; each direction counts from 1. A copy that the driver refused ends like the others
- * (gm_mover_result).
+ * (gm_mover_result), as does one of a frame that the driver did not map, at 0.
  */
 uint64_t gm_mover_submit(struct gm_mover *mover, enum gm_way way, CUdeviceptr device,
                          const struct gm_hostpool *pool, uint32_t page, uint64_t bytes,

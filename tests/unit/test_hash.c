@@ -312,6 +312,15 @@ static void test_refused_later(void **state)
     assert_int_equal(gm_hasher_result(hasher, n, &got), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     other.cuLaunchKernel = cuda.cuLaunchKernel;
     assert_true(hash(hasher, data, BYTES).is_zero);
+    /* where nothing is, no kernel goes, and those before and behind it have theirs */
+    const uint64_t before = gm_hasher_submit(hasher, (CUdeviceptr)(uintptr_t)data, BYTES);
+    const uint64_t nowhere = gm_hasher_submit(hasher, 0, BYTES);
+    assert_int_equal(nowhere, before + 1);
+    wait_for(hasher, gm_hasher_submit(hasher, (CUdeviceptr)(uintptr_t)data, BYTES));
+    assert_int_equal(gm_hasher_result(hasher, before, &got), CUDA_SUCCESS);
+    assert_int_equal(gm_hasher_result(hasher, nowhere, &got), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(gm_hasher_result(hasher, nowhere + 1, &got), CUDA_SUCCESS);
+    wait_for(hasher, gm_hasher_submit(hasher, 0, BYTES));
     cuda.cuMemFreeHost(data);
     close_hasher(hasher);
 }

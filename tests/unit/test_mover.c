@@ -207,6 +207,8 @@ static void test_refused(void **state)
     driver.copy_result = CUDA_SUCCESS;
     assert_int_equal(copy(&f, GM_WAY_OUT, 4 * MIB, 0), 3);
     assert_int_equal(gm_mover_under_way(f.mover, GM_WAY_OUT), 7 * MIB);
+    assert_int_equal(gm_mover_clear(f.mover, 0, MIB, 0), 1); /* nowhere */
+    assert_int_equal(gm_mover_result(f.mover, GM_WAY_IN, 1), CUDA_ERROR_INVALID_VALUE);
     end_without_looking(GM_WAY_OUT, 2);
     expect_end(&f, GM_WAY_OUT, 3, CUDA_SUCCESS);
     assert_int_equal(gm_mover_result(f.mover, GM_WAY_OUT, 1), CUDA_SUCCESS);

@@ -146,7 +146,7 @@ static void makes_frames(void)
 {
     for (uint32_t i = 0; i < 12; i++) {
         require(gm_frames_create(&one.frames, i, bytes_of(i)) == CUDA_SUCCESS);
-        write_at(one.frames.handles[i].va, bytes_of(i), 1000 * i);
+        write_at(gm_frames_reach(&one.frames, i, bytes_of(i)), bytes_of(i), 1000 * i);
     }
     gm_frames_destroy(&one.frames, 4, bytes_of(4));
 }
@@ -174,7 +174,7 @@ static void takes_frames(void)
     gm_kept_settle(one.kept); /* nobody's: 9 */
     require(gm_frames_create(&one.frames, 20, bytes_of(20)) == CUDA_SUCCESS);
     require(one.frames.handles[20].id > most); /* whoever has an old one is not mistaken */
-    write_at(one.frames.handles[20].va, bytes_of(20), 20000);
+    write_at(gm_frames_reach(&one.frames, 20, bytes_of(20)), bytes_of(20), 20000);
     gm_frames_destroy(&one.frames, 5, bytes_of(5));
 }
 

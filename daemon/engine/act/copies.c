@@ -9,7 +9,7 @@
 
 void gm_engine_begin_copy(struct gm_engine *engine, struct gm_action *action)
 {
-    const CUdeviceptr at = engine->frames.handles[action->copy.frame].va;
+    const CUdeviceptr at = gm_frames_reach(&engine->frames, action->copy.frame, action->copy.bytes);
     const uint64_t number =
         gm_mover_submit(engine->mover, action->copy.way, at, &engine->pool, action->copy.page,
                         action->copy.bytes, action->copy.fence);
@@ -22,7 +22,7 @@ void gm_engine_begin_clear(struct gm_engine *engine, const struct gm_action *act
 {
     const CUdeviceptr at =
         action->copy.frame != GM_NONE
-            ? engine->frames.handles[action->copy.frame].va
+            ? gm_frames_reach(&engine->frames, action->copy.frame, action->copy.bytes)
             : (CUdeviceptr)(uintptr_t)gm_hostpool_memory(&engine->pool, action->copy.page);
     const uint64_t number =
         gm_mover_clear(engine->mover, at, action->copy.bytes, action->copy.fence);

@@ -10,8 +10,8 @@
 
 void gm_engine_begin_hash(struct gm_engine *engine, const struct gm_action *action)
 {
-    const uint64_t number = gm_hasher_submit(
-        engine->hasher, engine->frames.handles[action->hash.frame].va, action->hash.bytes);
+    const CUdeviceptr at = gm_frames_reach(&engine->frames, action->hash.frame, action->hash.bytes);
+    const uint64_t number = gm_hasher_submit(engine->hasher, at, action->hash.bytes);
     assert(number == action->hash.number);
     (void)number;
 }

@@ -13,7 +13,7 @@ static uint32_t find_copy(const struct gm_engine *engine, const struct gm_chunk 
         return 0; /* the copy out is under way */
     if (is_in_frame) {
         for (uint32_t i = 0; i < n; i++)
-            pages[i] = page_at(engine->frames.handles[chunk->frame].va + i * GM_CHUNK_MIN);
+            pages[i] = page_of_frame(&engine->frames.handles[chunk->frame], i);
         return n;
     }
     if (chunk->page == GM_NONE)

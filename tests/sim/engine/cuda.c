@@ -277,6 +277,12 @@ struct page *page_at(CUdeviceptr va)
     return find_page(va, &owner);
 }
 
+struct page *page_of_frame(const struct gm_frame_handle *frame, uint32_t i)
+{
+    return frame->va != 0 ? page_at(frame->va + i * GM_CHUNK_MIN)
+                          : &handle_at((int)frame->handle)->page[i];
+}
+
 struct page *page_of(CUdeviceptr va, uint32_t gpu)
 {
     const struct handle *owner;

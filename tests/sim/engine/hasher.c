@@ -91,12 +91,12 @@ uint64_t gm_hasher_submit(struct gm_hasher *self, CUdeviceptr device, uint64_t b
 {
     require(gm_hasher_room(self) > 0, "too many hashes at once");
     struct hash *hash = &self->hashes[++self->submitted % DEPTH];
-    *hash = (struct hash){.n = (uint32_t)(bytes >> GM_CHUNK_SHIFT)};
+    *hash = (struct hash){.n = device == 0 ? 0 : (uint32_t)(bytes >> GM_CHUNK_SHIFT)};
     for (uint32_t i = 0; i < hash->n; i++) {
         hash->pages[i] = page_of(device + i * GM_CHUNK_MIN, self->gpu);
         page_begin_read(hash->pages[i], "a hash");
     }
-    if (gpu_fails(self->gpu, FAULT_HASH))
+    if (device == 0 || gpu_fails(self->gpu, FAULT_HASH))
         hash->result = CUDA_ERROR_UNKNOWN;
     trace("submit hash %lu, %lu pages", self->submitted, hash->n, 0);
     begin_next(self);

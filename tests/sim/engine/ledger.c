@@ -36,7 +36,7 @@ static uint32_t find_data(const struct gm_engine *engine, const struct gm_chunk 
     if (chunk->tier != GM_TIER_GPU)
         return stored_pages(engine->stores, (enum gm_tier)chunk->tier, chunk->page, pages, n);
     for (uint32_t i = 0; i < n; i++)
-        pages[i] = page_at(engine->frames.handles[chunk->frame].va + i * GM_CHUNK_MIN);
+        pages[i] = page_of_frame(&engine->frames.handles[chunk->frame], i);
     return n;
 }
 

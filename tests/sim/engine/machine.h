@@ -124,6 +124,8 @@ void handle_unref(int handle);
 void handle_keep(int handle, bool is_kept);
 /* The page at an address of the daemon's, which must be mapped. */
 struct page *page_at(CUdeviceptr va);
+/* Page number `i` of a frame, which the daemon may have mapped or not. */
+struct page *page_of_frame(const struct gm_frame_handle *frame, uint32_t i);
 /* The same, of memory that that GPU's engine has made, there or on the host. */
 struct page *page_of(CUdeviceptr va, uint32_t gpu);
 uint64_t device_used(uint32_t gpu); /* bytes of handles on it that live */

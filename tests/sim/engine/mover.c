@@ -16,6 +16,7 @@ struct copy {
     uint32_t pages;
     uint64_t fence;
     bool is_clear;
+    bool is_nowhere; /* its frame is not mapped: nothing is read or written */
     CUresult result;
 };
 
@@ -103,7 +104,7 @@ static void on_ended(void *arg, uint64_t w, uint64_t unused)
     struct way *way = &mover->ways[w];
     struct copy *copy = &way->copies[++way->ended % GM_WAY_DEPTH];
     const bool is_broken = copy->result != CUDA_SUCCESS;
-    for (uint32_t i = 0; i < copy->pages; i++) {
+    for (uint32_t i = 0; i < copy->pages && !copy->is_nowhere; i++) {
         if (copy->is_clear)
             page_end_clear(copy->to[i], is_broken);
         else if (is_broken)
@@ -133,7 +134,7 @@ static void begin_next(struct gm_mover *mover, enum gm_way w)
     way->begun++;
     if (w == GM_WAY_IN && gpu_fails(mover->gpu, FAULT_COPY_IN))
         copy->result = CUDA_ERROR_UNKNOWN;
-    for (uint32_t i = 0; i < copy->pages; i++) {
+    for (uint32_t i = 0; i < copy->pages && !copy->is_nowhere; i++) {
         if (!copy->is_clear)
             page_begin_read(copy->from[i], name_of(w));
         page_begin_write(copy->to[i], name_of(w));
@@ -147,7 +148,9 @@ static uint64_t submit(struct gm_mover *mover, enum gm_way w, const struct copy 
     require(way->submitted - way->seen < GM_WAY_DEPTH - 1, "too many copies at once");
     way->copies[++way->submitted % GM_WAY_DEPTH] = *copy;
     struct copy *own = &way->copies[way->submitted % GM_WAY_DEPTH];
-    if (w == GM_WAY_OUT && gpu_fails(mover->gpu, FAULT_COPY_OUT))
+    if (copy->is_nowhere)
+        own->result = CUDA_ERROR_INVALID_VALUE;
+    else if (w == GM_WAY_OUT && gpu_fails(mover->gpu, FAULT_COPY_OUT))
         own->result = CUDA_ERROR_UNKNOWN;
     way->under_way += copy->is_clear ? 0 : (uint64_t)copy->pages << GM_CHUNK_SHIFT;
     machine.sums.copies += !copy->is_clear;
@@ -168,7 +171,7 @@ static void die(struct gm_mover *mover, enum gm_way w)
         return;
     const struct copy *copy = &way->copies[(way->ended + 1) % GM_WAY_DEPTH];
     const bool is_whole = draw_percent(&machine.death, 50);
-    for (uint32_t i = 0; i < copy->pages; i++) {
+    for (uint32_t i = 0; i < copy->pages && !copy->is_nowhere; i++) {
         if (copy->is_clear)
             page_end_clear(copy->to[i], !is_whole);
         else if (is_whole)
@@ -193,7 +196,7 @@ void mover_die(void)
 static void device_pages(const struct gm_mover *mover, CUdeviceptr at, uint64_t bytes,
                          struct page **pages)
 {
-    for (uint64_t i = 0; i < bytes >> GM_CHUNK_SHIFT; i++)
+    for (uint64_t i = 0; at != 0 && i < bytes >> GM_CHUNK_SHIFT; i++)
         pages[i] = page_of(at + (i << GM_CHUNK_SHIFT), mover->gpu);
 }
 
@@ -220,12 +223,13 @@ uint64_t gm_mover_submit(struct gm_mover *self, enum gm_way way, CUdeviceptr dev
                          const struct gm_hostpool *pool, uint32_t page, uint64_t bytes,
                          uint64_t fence)
 {
-    struct copy copy = {.pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT), .fence = fence};
+    struct copy copy = {
+        .pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT), .fence = fence, .is_nowhere = device == 0};
     device_pages(self, device, bytes, way == GM_WAY_OUT ? copy.from : copy.to);
     require(pinned_pages(pool, page, way == GM_WAY_OUT ? copy.to : copy.from, copy.pages) ==
                 copy.pages,
             "a chain of pages is too short");
-    if (way == GM_WAY_OUT && machine.is_calm && !machine.is_saving)
+    if (way == GM_WAY_OUT && machine.is_calm && !machine.is_saving && device != 0)
         check_copy_out(&copy);
     return submit(self, way, &copy);
 }
@@ -241,8 +245,10 @@ uint64_t gm_mover_copy(struct gm_mover *self, enum gm_way way, CUdeviceptr to, C
 
 uint64_t gm_mover_clear(struct gm_mover *self, CUdeviceptr device, uint64_t bytes, uint64_t fence)
 {
-    struct copy copy = {
-        .pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT), .fence = fence, .is_clear = true};
+    struct copy copy = {.pages = (uint32_t)(bytes >> GM_CHUNK_SHIFT),
+                        .fence = fence,
+                        .is_clear = true,
+                        .is_nowhere = device == 0};
     device_pages(self, device, bytes, copy.to);
     return submit(self, GM_WAY_IN, &copy);
 }
