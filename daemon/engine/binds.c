@@ -396,6 +396,13 @@ void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *reque
     note(binds, &bound);
 }
 
+void gm_binds_leave(struct gm_binds *binds, pid_t pid)
+{
+    struct gm_binding *its = find(binds, pid);
+    if (its)
+        *its = binds->bound[--binds->n];
+}
+
 bool gm_binds_has_family(const struct gm_binds *binds, const struct gm_place_request *request)
 {
     return find_family(binds, request) != NULL;

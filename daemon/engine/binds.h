@@ -98,6 +98,10 @@ struct gm_waiting {
 uint32_t gm_binds_next(struct gm_binds *binds, const struct gm_waiting *waiting, uint32_t n,
                        uint64_t patience_ns);
 
+/* The program of this process has left: what it was bound with is free, whether or not its parent has
+ * taken note of its end. */
+void gm_binds_leave(struct gm_binds *binds, pid_t pid);
+
 /* Whether others of its program are bound already: it does not wait, as they may wait for it. */
 bool gm_binds_has_family(const struct gm_binds *binds, const struct gm_place_request *request);
 

@@ -736,6 +736,7 @@ int gm_sessions_open(struct gm_sessions **sessions, uv_loop_t *loop, struct gm_m
     all->control = control;
     all->on_ready = on_ready;
     all->on_timer = on_timer;
+    all->on_starts = gm_starts_look;
     all->max_apps = max_apps;
     all->view = gm_view_own();
     if (control->mps)

@@ -149,6 +149,9 @@ void gm_session_bury(struct gm_session *session)
             uv_timer_stop(&all->beat);
         remember(session);
         gm_machine_leave(all->machine, session->app);
+        gm_binds_leave(&all->machine->binds, session->pid);
+        if (all->control->waiters.n > 0) /* there may be room for one now */
+            uv_timer_start(&all->starts, all->on_starts, 0, GM_BIND_LOOK_NS / GM_MS);
     }
     drop_output(session);
     if (session->is_left)

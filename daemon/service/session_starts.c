@@ -105,7 +105,7 @@ static void serve_waiters(struct gm_sessions *all)
     }
 }
 
-static void on_starts(uv_timer_t *timer)
+void gm_starts_look(uv_timer_t *timer)
 {
     serve_waiters(timer->data);
 }
@@ -153,7 +153,7 @@ void gm_starts_place(struct gm_session *session, const struct gm_wire_message *m
     session->is_starting = true;
     gm_session_settle(session);
     if (at == 0)
-        uv_timer_start(&all->starts, on_starts, GM_BIND_LOOK_NS / GM_MS, GM_BIND_LOOK_NS / GM_MS);
+        uv_timer_start(&all->starts, all->on_starts, GM_BIND_LOOK_NS / GM_MS, GM_BIND_LOOK_NS / GM_MS);
     serve_waiters(all);
     if (!session->is_starting)
         return; /* there was room */

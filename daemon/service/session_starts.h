@@ -13,6 +13,9 @@
 /* PLACE. */
 void gm_starts_place(struct gm_session *session, const struct gm_wire_message *message);
 
+/* Place those who wait, and for whom there is room now: `starts` of session_state.h. */
+void gm_starts_look(uv_timer_t *timer);
+
 /* As gm_mps_listen wants it: MPS of this user has started, or cannot. `arg`: struct gm_sessions. */
 void gm_starts_settled(void *arg, uid_t uid);
 

@@ -98,7 +98,7 @@ struct gm_sessions {
     struct gm_machine *machine;
     struct gm_control *control;
     uv_poll_cb on_ready; /* of a session: session.c */
-    uv_timer_cb on_timer;
+    uv_timer_cb on_timer, on_starts;
     uv_idle_t gravedigger; /* runs while `ending` is not empty */
     uv_timer_t beat;       /* runs while there are apps */
     uv_check_t round;

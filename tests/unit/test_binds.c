@@ -192,6 +192,17 @@ static void on_their_way(void **state)
     assert_int_equal(place_one(5, G), 201);
 }
 
+/* One that has left does not count, although its process has yet to end. */
+static void left(void **state)
+{
+    (void)state;
+    assert_int_equal(place_one(0, G), 201);
+    gm_binds_leave(&binds, getpid()); /* which was not bound */
+    assert_int_equal(place_one(1, G), 21);
+    gm_binds_leave(&binds, pid[1]);
+    assert_int_equal(place_one(2, G), 21);
+}
+
 /* Who does not come in time does not count either. */
 static void never_came(void **state)
 {
@@ -437,6 +448,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         BINDS(on_their_way),
+        BINDS(left),
         BINDS(never_came),
         BINDS(what_is_there),
         BINDS(more_than_told),
