@@ -321,12 +321,13 @@ bool gm_table_condemn_frame(struct gm_table *table, uint32_t index, uint32_t exi
     return true;
 }
 
-void gm_table_keep_frame(struct gm_table *table, uint32_t index)
+void gm_table_keep_frame(struct gm_table *table, uint32_t index, bool is_sure)
 {
     struct gm_frame *frame = gm_frame_at(table, index);
     const bool is_mapped = frame->mapper != GM_NONE && table->apps[frame->mapper].is_lost;
+    const bool is_stuck = frame->silent > 0 && frame->silent >= frame->drops;
     if (frame->state != GM_FRAME_CONDEMNED || frame->is_host || frame->is_destroyed || is_mapped ||
-        frame->exit_of != GM_NONE || frame->silent == 0 || frame->silent < frame->drops ||
+        frame->exit_of != GM_NONE || (!is_sure && !is_stuck) ||
         !gm_table_turn_frame(table, index, GM_FRAME_EV_KEEP))
         return;
     frame->drops = frame->silent = 0;
@@ -342,7 +343,7 @@ void gm_table_hand_frame(struct gm_table *table, uint32_t index, uint32_t exit_o
     frame->exit_of = exit_of;
 }
 
-void gm_table_release_frames(struct gm_table *table, uint32_t app, bool has_ended)
+void gm_table_release_frames(struct gm_table *table, uint32_t app, bool has_ended, bool is_sure)
 {
     for (uint32_t i = table->first_condemned, next; i != GM_NONE; i = next) {
         struct gm_frame *frame = gm_frame_at(table, i);
@@ -353,7 +354,7 @@ void gm_table_release_frames(struct gm_table *table, uint32_t app, bool has_ende
         table->ending += gm_frame_ending(frame);
         table->is_plan_stale = true;
         if (has_ended)
-            gm_table_keep_frame(table, i);
+            gm_table_keep_frame(table, i, is_sure);
     }
 }
 

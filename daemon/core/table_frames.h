@@ -30,14 +30,15 @@ bool gm_table_take_frame(struct gm_table *table, uint32_t frame, uint32_t chunk)
 /* It is nobody's any more, and ends when nothing reaches it. If `exit_of` is an app, it waits for
  * that app's process. */
 bool gm_table_condemn_frame(struct gm_table *table, uint32_t frame, uint32_t exit_of);
-/* A condemned frame whose process has ended is free again if only apps that do not answer still
- * have it, and none that is lost may have it mapped: others of the user can use it as it is. */
-void gm_table_keep_frame(struct gm_table *table, uint32_t frame);
+/* A condemned frame whose process has ended is free again, for others of the user, unless an app
+ * that is lost may have it mapped: if `is_sure`, nothing of that process is on the GPU; if not,
+ * only if apps that do not answer keep it from its end. */
+void gm_table_keep_frame(struct gm_table *table, uint32_t frame, bool is_sure);
 /* It waits for the process of another app now. */
 void gm_table_hand_frame(struct gm_table *table, uint32_t frame, uint32_t exit_of);
-/* Condemned frames wait for this app's process no more. `has_ended`: it has, so they may be kept.
- */
-void gm_table_release_frames(struct gm_table *table, uint32_t app, bool has_ended);
+/* Condemned frames wait for this app's process no more. `has_ended`: it has, so they may be kept,
+ * as gm_table_keep_frame has it. */
+void gm_table_release_frames(struct gm_table *table, uint32_t app, bool has_ended, bool is_sure);
 /* The app is about to map it. True: it has no import of it, or drops that, and gets one. And it has
  * not got that after all. */
 bool gm_table_import(struct gm_table *table, uint32_t frame, uint32_t app);

@@ -300,7 +300,7 @@ static void test_mapper_is_silent(void **state)
             gm_table_set_lost(made, 1, false);
         assert_true(gm_table_condemn_frame(made, frame, GM_NONE));
         assert_true(gm_table_drop(made, frame, 1));
-        gm_table_keep_frame(made, frame);
+        gm_table_keep_frame(made, frame, false);
         assert_int_equal(made->frames[frame].state, is_back ? GM_FRAME_FREE : GM_FRAME_CONDEMNED);
         assert_int_equal(made->frames[frame].mapper, is_back ? GM_NONE : 1);
         assert_null(gm_table_check(made));

@@ -12,11 +12,13 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "common/features.h"
 #include "daemon/core/table_check.h"
 #include "daemon/engine/step/batches.h"
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/step/exits.h"
 #include "daemon/engine/step/frames.h"
+#include "daemon/engine/step/gates.h"
 #include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/engine.h"
@@ -33,6 +35,15 @@ static uint32_t n_destroyed, n_dropped;
 static uint32_t chunk, frame; /* of LEAVES; MAPS may have mapped it */
 
 /* ---- what is around it ---- */
+
+static bool has_work;
+
+bool gm_engine_may_have_work(const struct gm_engine *e, uint32_t app)
+{
+    assert_ptr_equal(e, engine);
+    assert_int_equal(app, OTHER);
+    return has_work;
+}
 
 void gm_engine_again(struct gm_engine *e)
 {
@@ -125,6 +136,7 @@ static int set_up(void **state)
 {
     (void)state;
     n_destroyed = n_dropped = 0;
+    client.lease = -1;
     engine = calloc(1, sizeof *engine);
     engine->config.max_apps = APPS;
     engine->table_memory = calloc(1, gm_table_size(APPS, CHUNKS, CHUNKS));
@@ -320,6 +332,77 @@ static void test_unseen(void **state)
     assert_int_equal(n_destroyed, 1);
 }
 
+/* Nothing of LEAVES is on the GPU, as far as that is known; and the frame is free, or ends. */
+static void check_seen(uint32_t features_off, bool was_idle, bool is_late, bool is_free)
+{
+    static struct gm_stat stat;
+    leave();
+    end_process();
+    gm_frame_at(table, frame)->mapper = LEAVES;
+    atomic_store(&stat.features_off, features_off);
+    engine->apps[LEAVES].stat = &stat;
+    engine->apps[LEAVES].state = GM_APP_GONE;
+    engine->apps[LEAVES].session = NULL;
+    engine->apps[LEAVES].exit.was_idle = was_idle;
+    engine->apps[LEAVES].exit.is_late = is_late;
+    gm_engine_give_up_frame(engine, chunk);
+    settle();
+    assert_int_equal(table->frames[frame].state, is_free ? GM_FRAME_FREE : GM_FRAME_CONDEMNED);
+}
+
+/* Its process was seen to end. */
+static void test_seen(void **state)
+{
+    (void)state;
+    client.lease = 5;
+    check_seen(GM_FEATURE_PARK, false, false, true);
+}
+
+/* ... and its work may go on in the MPS server. */
+static void test_seen_in_mps(void **state)
+{
+    (void)state;
+    client.lease = 5;
+    check_seen(GM_FEATURE_ISOLATION, false, false, false);
+}
+
+/* ... but it had none. */
+static void test_seen_idle(void **state)
+{
+    (void)state;
+    client.lease = 5;
+    check_seen(GM_FEATURE_ISOLATION, true, false, true);
+}
+
+/* ... as is known when it leaves. */
+static void test_leaves_idle(void **state)
+{
+    const struct gm_app *app = &engine->apps[OTHER];
+    (void)state;
+    engine->now = 7;
+    has_work = false;
+    gm_engine_await_exit(engine, OTHER);
+    assert_true(app->exit.was_idle && app->exit.left_at == 7);
+    has_work = true;
+    gm_engine_await_exit(engine, OTHER);
+    assert_false(app->exit.was_idle);
+}
+
+/* It was waited for long enough. */
+static void test_late(void **state)
+{
+    (void)state;
+    client.lease = 5;
+    check_seen(0, true, true, false);
+}
+
+/* Nobody can see its process. */
+static void test_not_seen(void **state)
+{
+    (void)state;
+    check_seen(0, true, false, false);
+}
+
 /* Who may only have imported the frame, as any app may, is in nobody's way. */
 static void test_imported(void **state)
 {
@@ -335,8 +418,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(left),    TEST(copied),   TEST(freed),  TEST(ended),    TEST(hello_again),
-        TEST(awaited), TEST(two_left), TEST(unseen), TEST(imported),
+        TEST(left),        TEST(copied),    TEST(freed),       TEST(ended),    TEST(hello_again),
+        TEST(awaited),     TEST(two_left),  TEST(unseen),      TEST(imported), TEST(seen),
+        TEST(seen_in_mps), TEST(seen_idle), TEST(leaves_idle), TEST(late),     TEST(not_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,12 +63,12 @@ static void condemned_frames_are_room_to_come(void **state)
     expect_ending(0);
     gm_table_import(world.table, second, 1);
     assert_true(gm_table_drop(world.table, second, 1));
-    gm_table_release_frames(world.table, 1, false);
+    gm_table_release_frames(world.table, 1, false, false);
     expect_ending(0); /* the second waits for one that is silent */
     gm_table_end_drop(world.table, second, 1, false);
     assert_true(gm_table_has_import(world.table, 1, second)); /* nobody knows better */
     expect_ending(32 * MIB);
-    gm_table_release_frames(world.table, 0, true);
+    gm_table_release_frames(world.table, 0, true, false);
     expect_ending(64 * MIB);
     gm_table_end_drop(world.table, first, 1, true);
     assert_false(gm_table_has_import(world.table, 1, first));
@@ -103,7 +103,7 @@ static void held_frames_are_kept(void **state)
     assert_true(gm_table_drop(world.table, second, 1));
     gm_table_import(world.table, second, 2);
     assert_true(gm_table_drop(world.table, second, 2)); /* this one answers */
-    gm_table_release_frames(world.table, 0, true);
+    gm_table_release_frames(world.table, 0, true, false);
     assert_int_equal(world.table->frames[first].state, GM_FRAME_FREE);
     assert_int_equal(world.table->frames[second].state, GM_FRAME_CONDEMNED);
     assert_true(world.table->frames[first].is_dirty);
@@ -123,6 +123,31 @@ static void held_frames_are_kept(void **state)
     expect_ending(0);
 }
 
+/* If nothing of that process is on the GPU, surely, its frames are used again whoever has them, but
+ * not while one that is lost may have them mapped. */
+static void frames_of_the_ended_are_kept(void **state)
+{
+    (void)state;
+    const uint32_t none = condemn(0, 0), asked = condemn(0, 0), other = condemn(0, 1);
+    const uint32_t mapped = condemn(0, 0);
+    gm_table_import(world.table, asked, 1);
+    assert_true(gm_table_drop(world.table, asked, 1)); /* and it will answer */
+    gm_table_import(world.table, mapped, 1);
+    ((struct gm_frame *)(uintptr_t)&world.table->frames[mapped])->mapper = 1;
+    gm_table_set_lost(world.table, 1, true);
+    gm_table_release_frames(world.table, 0, true, true);
+    assert_int_equal(world.table->frames[none].state, GM_FRAME_FREE);
+    assert_int_equal(world.table->frames[asked].state, GM_FRAME_FREE);
+    assert_true(world.table->frames[asked].is_dirty);
+    assert_int_equal(world.table->frames[other].state, GM_FRAME_CONDEMNED);
+    assert_int_equal(world.table->frames[mapped].state, GM_FRAME_CONDEMNED);
+    gm_table_end_drop(world.table, asked, 1, true);
+    assert_false(gm_table_has_import(world.table, 1, asked));
+    expect_ending(32 * MIB);
+    gm_table_end_frame(world.table, mapped);
+    gm_table_end_frame(world.table, other);
+}
+
 /* ... also if it gets it anew before it has answered. */
 static void held_frames_are_imported_anew(void **state)
 {
@@ -131,7 +156,7 @@ static void held_frames_are_imported_anew(void **state)
     gm_table_set_silent(world.table, 1, true);
     gm_table_import(world.table, frame, 1);
     assert_true(gm_table_drop(world.table, frame, 1));
-    gm_table_release_frames(world.table, 0, true);
+    gm_table_release_frames(world.table, 0, true, false);
     gm_table_set_silent(world.table, 1, false);
     assert_true(gm_table_import(world.table, frame, 1));
     gm_table_end_drop(world.table, frame, 1, true);
@@ -397,6 +422,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(condemned_frames_are_room_to_come, begin, end),
         cmocka_unit_test_setup_teardown(held_frames_are_kept, begin, end),
+        cmocka_unit_test_setup_teardown(frames_of_the_ended_are_kept, begin, end),
         cmocka_unit_test_setup_teardown(held_frames_are_imported_anew, begin, end),
         cmocka_unit_test_setup_teardown(host_frames_keep_their_pages, begin, end),
         cmocka_unit_test_setup_teardown(who_maps_a_chunk_changes_it, begin, end),

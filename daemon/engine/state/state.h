@@ -181,7 +181,8 @@ struct gm_app {
 
     struct {              /* exits.c */
         bool is_awaited;  /* what it has mapped may wait for the end of its process */
-        uint64_t left_at; /* when its connection ended */
+        uint64_t left_at; /* when its connection ended, */
+        bool was_idle;    /* ... and whether no work of it was on the GPU then */
         bool is_late;     /* it was waited for long enough: only what others would use waits now */
     } exit;
     struct {                   /* allocs.c; waiting.c: waiting. ALLOCs that are not answered yet */

@@ -2,16 +2,19 @@
  * Processes that end. Owns gm_app.exit. Called by apps.c and step.c.
  *
  * Only when the process has ended is nothing of it left on the GPU, if no other has copies of what
- * it had open (client.h). Frames that it had mapped are destroyed, never used again as they are, so
- * ending them early costs no safety: the driver keeps the memory for as long as anything maps it.
- * It costs exactness, since the budget then counts bytes as free that are not yet. A host frame's
- * memory is used again, by another program of the same user: it waits for the process, however long
- * that takes.
+ * it had open (client.h). Frames that it had mapped are free for its user's next program then. If
+ * that is not sure, or takes too long, they are destroyed, which costs no safety: the driver keeps
+ * the memory for as long as anything maps it. It costs exactness, since the budget then counts
+ * bytes as free that are not yet. A host frame's memory is used again, by another program of the
+ * same user: it waits for the process, however long that takes.
  *
  * Where there are copies, frames are destroyed at once, too. Those whose memory the driver does not
  * give back then are counted until the last copy is closed (gm_engine_reap).
  */
 #include "daemon/engine/step/exits.h"
+
+#include "common/features.h"
+#include "daemon/engine/step/gates.h"
 
 void gm_engine_stop_watching(struct gm_app *app)
 {
@@ -27,6 +30,7 @@ void gm_engine_watch_exit(struct gm_engine *engine, uint32_t id)
 void gm_engine_await_exit(struct gm_engine *engine, uint32_t id)
 {
     engine->apps[id].exit.left_at = engine->now;
+    engine->apps[id].exit.was_idle = !gm_engine_may_have_work(engine, id);
 }
 
 void gm_engine_exited(struct gm_engine *engine, uint32_t id)
@@ -44,6 +48,14 @@ uint32_t gm_engine_leaving_with(const struct gm_engine *engine, uint32_t frame, 
     return GM_NONE;
 }
 
+bool gm_engine_is_over(const struct gm_engine *engine, uint32_t id)
+{
+    const struct gm_app *app = &engine->apps[id];
+    const uint32_t off = app->stat ? atomic_load(&app->stat->features_off) : GM_FEATURE_ISOLATION;
+    return app->client->lease >= 0 && !gm_engine_is_left(app) && !app->exit.is_late &&
+           ((off & GM_FEATURE_ISOLATION) == 0 || app->exit.was_idle);
+}
+
 /* Frames wait for the app's process no more. Shared ones may have to wait for another's. */
 static void release(struct gm_engine *engine, uint32_t id, bool has_ended)
 {
@@ -54,7 +66,7 @@ static void release(struct gm_engine *engine, uint32_t id, bool has_ended)
         if (other != GM_NONE)
             gm_table_hand_frame(table, i, other);
     }
-    gm_table_release_frames(table, id, has_ended);
+    gm_table_release_frames(table, id, has_ended, has_ended && gm_engine_is_over(engine, id));
 }
 
 void gm_engine_copies_ended(struct gm_engine *engine, uint32_t id)

@@ -40,6 +40,10 @@ static inline bool gm_engine_is_left_for_good(const struct gm_app *app)
     return app->state == GM_APP_GONE && (app->exit.is_late || !app->exit.is_awaited);
 }
 
+/* Whether nothing of an app that is gone is on the GPU, surely: its process was seen to end, and
+ * nobody has copies of what it had open. Under MPS its work is the server's, and may outlast it. */
+bool gm_engine_is_over(const struct gm_engine *engine, uint32_t app);
+
 /* An app but `but` that is gone, and whose process may have the frame mapped: it maps what it
  * shared or opened until it ends. GM_NONE: there is none. */
 uint32_t gm_engine_leaving_with(const struct gm_engine *engine, uint32_t frame, uint32_t but);

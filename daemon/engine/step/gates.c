@@ -123,8 +123,7 @@ static bool is_active(struct gm_app *app)
     return is;
 }
 
-/* False: it was idle, and has made no call since: no work of it is on the GPU. */
-static bool may_have_work(const struct gm_engine *engine, uint32_t id)
+bool gm_engine_may_have_work(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
     return !app->idle.is_idle || app->idle.quiet_at == 0 || gm_engine_has_called(app);
@@ -512,7 +511,7 @@ void gm_engine_drained(struct gm_engine *engine, uint32_t id, const struct gm_ms
     if (drained->status == GM_DRAIN_QUIET || drained->status == GM_DRAIN_PARKED) {
         app->gate.busy_reason = 0;
         const bool is_parked = drained->status == GM_DRAIN_PARKED;
-        app->gate.is_parked = is_parked && may_have_work(engine, id);
+        app->gate.is_parked = is_parked && gm_engine_may_have_work(engine, id);
         gm_engine_emit(engine, &(struct gm_event){
                                    .kind = GM_EVENT_DRAINED,
                                    .app = id,

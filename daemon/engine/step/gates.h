@@ -39,6 +39,8 @@ void gm_engine_wants(struct gm_engine *engine, uint32_t app);
 void gm_engine_quiet(struct gm_engine *engine, uint32_t app, const struct gm_msg_quiet *quiet);
 /* It has submitted something since it was last sampled, or does just now. */
 bool gm_engine_has_called(const struct gm_app *app);
+/* False: it was idle, and has made no call since: no work of it is on the GPU. */
+bool gm_engine_may_have_work(const struct gm_engine *engine, uint32_t app);
 /* It has work that waits for its turn, as far as can be seen. */
 bool gm_engine_awaits_turn(const struct gm_app *app);
 /* It wants nothing now, whatever it does. */

@@ -738,7 +738,7 @@ static void end_frame(struct gm_engine *engine, const struct gm_chunk *chunk, ui
 {
     gm_engine_condemn(engine, frame, exit_of(engine, chunk));
     if (!engine->apps[chunk->app].exit.is_late)
-        gm_table_keep_frame(engine->table, frame);
+        gm_table_keep_frame(engine->table, frame, false);
 }
 
 void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
@@ -752,7 +752,7 @@ void gm_engine_give_up_frame(struct gm_engine *engine, uint32_t index)
         gm_engine_leave_share(engine, frame);
     else if (engine->table->frames[frame].is_host)
         ; /* it stays as long as the data in its pages: gm_engine_free_pages */
-    else if (engine->apps[chunk->app].state != GM_APP_GONE)
+    else if (engine->apps[chunk->app].state != GM_APP_GONE || gm_engine_is_over(engine, chunk->app))
         gm_engine_free_frame(engine, frame);
     else
         end_frame(engine, chunk, frame);
