@@ -128,13 +128,27 @@ void gm_bind_take(struct gm_bind_gpu *gpu, const struct gm_bind_program *program
     gpu->time += program->time;
 }
 
-static bool has_any_room(const struct gm_bind_gpu *gpus, uint32_t n,
-                         const struct gm_bind_waiter *waiter)
+static bool fits_where(const struct gm_bind_gpu *gpus, uint32_t n,
+                       const struct gm_bind_waiter *waiter, uint32_t starting)
 {
     for (uint32_t i = 0; i < n; i++)
-        if ((waiter->allowed >> i & 1) != 0 && gm_bind_has_room(&gpus[i], waiter->need))
+        if ((waiter->allowed >> i & 1) != 0 && gpus[i].starting <= starting &&
+            gm_bind_has_room(&gpus[i], waiter->need))
             return true;
     return false;
+}
+
+bool gm_bind_fits(const struct gm_bind_gpu *gpus, uint32_t n, const struct gm_bind_waiter *waiter)
+{
+    return fits_where(gpus, n, waiter, UINT32_MAX);
+}
+
+static bool may_begin(const struct gm_bind_gpu *gpus, uint32_t n,
+                      const struct gm_bind_waiter *waiter, uint64_t now)
+{
+    const bool was_held =
+        waiter->fits_since != 0 && gm_less(now, waiter->fits_since) >= GM_BIND_HELD_NS;
+    return fits_where(gpus, n, waiter, was_held ? UINT32_MAX : GM_BIND_STARTS - 1);
 }
 
 /* Whether one of its user came before it, whom nobody passes any more. */
@@ -173,7 +187,7 @@ uint32_t gm_bind_next(const struct gm_bind_gpu *gpus, uint32_t n,
             return i;
         const bool is_first = best == GM_BIND_NONE;
         if ((is_first || waiter->uid == waiters[best].uid) &&
-            !is_held_up(waiters, i, now, patience_ns) && has_any_room(gpus, n, waiter) &&
+            !is_held_up(waiters, i, now, patience_ns) && may_begin(gpus, n, waiter, now) &&
             (is_first || goes_before(waiter, &waiters[best])))
             best = i;
     }

@@ -61,11 +61,12 @@ struct gm_bind_program {
 
 struct gm_bind_gpu {
     struct gm_bind_chip chip;
-    uint64_t budget; /* bytes that programs may fill */
-    uint64_t needed; /* by those that are there, or on their way */
-    uint64_t work;   /* thousandths of multiprocessors that their kernels fill */
-    uint32_t queues; /* streams of theirs */
-    uint32_t time;   /* thousandths of its time that they want */
+    uint64_t budget;   /* bytes that programs may fill */
+    uint64_t needed;   /* by those that are there, or on their way */
+    uint64_t work;     /* thousandths of multiprocessors that their kernels fill */
+    uint32_t queues;   /* streams of theirs */
+    uint32_t time;     /* thousandths of its time that they want */
+    uint32_t starting; /* of them, those that have begun just now and have not computed yet */
 };
 
 struct gm_bind_choice {
@@ -90,13 +91,19 @@ struct gm_bind_waiter {
     uint32_t uid;
     uint64_t need, allowed, took_ns;
     uint64_t since;
+    uint64_t fits_since; /* a GPU has room for it since then; 0: none has */
 };
+
+/* Whether a GPU that it may use has room for it. */
+bool gm_bind_fits(const struct gm_bind_gpu *gpus, uint32_t n, const struct gm_bind_waiter *waiter);
 
 /*
  * Which of those that wait, in the order in which they came, is to begin now. NONE: none.
  *
  *   1  Who has waited for `patience_ns` begins.
- *   2  Of those whom a GPU has room for: the user's whose program came first.
+ *   2  Of those whom a GPU has room for, on which not GM_BIND_STARTS others start just now: the
+ *      user's whose program came first. Nobody who fits waits for that for more than
+ *      GM_BIND_HELD_NS.
  *   3  Of that user's: the shorter, by doublings of a second; of two as long the one that needs
  *      more, as small ones fill what is left over; else who came first. So they pass those that fit
  *      nowhere, but for who has waited for half of `patience_ns`: what ends then makes room for it.

@@ -213,9 +213,12 @@ static bool count_app(const struct gm_binds *binds, uint32_t id, struct gm_bind_
         const struct gm_app *app = &binds->engines[i]->apps[id];
         if (app->state == GM_APP_UNUSED)
             continue;
+        struct gm_sched_account account;
         if (!is_there)
             *its = find(binds, app->pid);
         is_there = true;
+        if (*its && gm_engine_account(binds->engines[i], id, &account) && account.run_ns > 0)
+            (*its)->has_run = true;
         const struct gm_bind_program program = app_on(binds, i, id, *its, &gpus[i]);
         gm_bind_take(&gpus[i], &program);
     }
@@ -237,6 +240,12 @@ static bool is_represented(const struct gm_binds *binds, uint32_t index, const u
     return false;
 }
 
+static bool is_starting(const struct gm_binding *bound, pid_t but, uint64_t now)
+{
+    return bound->gpu != GM_BIND_NONE && bound->pid != but && !bound->has_run &&
+           now - bound->at < GM_BIND_HELD_NS;
+}
+
 /* Each GPU as it is for a program of user `asks` (NULL: for whoever waits), without its process
  * `but`. */
 static void describe(const struct gm_binds *binds, pid_t but, const uid_t *asks,
@@ -244,7 +253,7 @@ static void describe(const struct gm_binds *binds, pid_t but, const uid_t *asks,
 {
     const uint64_t now = gm_now();
     for (uint32_t i = 0; i < binds->n; i++)
-        binds->bound[i].is_there = binds->bound[i].is_held = false;
+        binds->bound[i].is_there = binds->bound[i].is_held = binds->bound[i].has_run = false;
     for (uint32_t i = 0; i < binds->n_engines; i++)
         gpus[i] = (struct gm_bind_gpu){.chip = binds->chips[i],
                                        .budget = gm_engine_offered(binds->engines[i])};
@@ -257,6 +266,8 @@ static void describe(const struct gm_binds *binds, pid_t but, const uid_t *asks,
         struct gm_binding *bound = &binds->bound[i];
         bound->is_coming =
             !bound->is_there && bound->pid != but && is_on_its_way(binds, bound, now);
+        if (is_starting(bound, but, now))
+            gpus[bound->gpu].starting++;
         if (!bound->is_coming || is_represented(binds, i, asks))
             continue;
         const struct gm_bind_program program = believe(bound, &gpus[bound->gpu]);
@@ -408,21 +419,27 @@ bool gm_binds_has_family(const struct gm_binds *binds, const struct gm_place_req
     return find_family(binds, request) != NULL;
 }
 
-uint32_t gm_binds_next(struct gm_binds *binds, const struct gm_waiting *waiting, uint32_t n,
+uint32_t gm_binds_next(struct gm_binds *binds, struct gm_waiting *waiting, uint32_t n,
                        uint64_t patience_ns)
 {
+    const uint64_t now = gm_now();
     struct gm_bind_gpu gpus[GM_GPUS_MAX];
     struct gm_bind_waiter waiters[GM_BIND_WAITERS];
     sweep(binds);
     describe(binds, 0, NULL, gpus);
     charge(binds, waiting, n);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         waiters[i] = (struct gm_bind_waiter){.uid = waiting[i].request.owner,
                                              .need = waiting[i].request.program.need,
                                              .took_ns = waiting[i].request.program.took_ns,
                                              .allowed = allowed_to(binds, &waiting[i].request),
                                              .since = waiting[i].since};
-    return gm_bind_next(gpus, binds->n_engines, waiters, n, gm_now(), patience_ns);
+        const bool was_fit = waiting[i].fits_since != 0;
+        const bool is_fit = gm_bind_fits(gpus, binds->n_engines, &waiters[i]);
+        waiting[i].fits_since = !is_fit ? 0 : was_fit ? waiting[i].fits_since : now;
+        waiters[i].fits_since = waiting[i].fits_since;
+    }
+    return gm_bind_next(gpus, binds->n_engines, waiters, n, now, patience_ns);
 }
 
 /* The part of what it has that it needs: what is cold of it may lie on the host. */

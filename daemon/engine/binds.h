@@ -39,7 +39,8 @@ struct gm_binding {
     enum gm_need_from need_from;
     bool is_there;  /* it is on a GPU: as it was last looked at, */
     bool is_coming; /* ... or on its way to one; */
-    bool is_held;   /* more than half of what counts for it is said and not taken */
+    bool is_held;   /* more than half of what counts for it is said and not taken; */
+    bool has_run;   /* it had a turn */
 };
 
 /* A user whose programs held room while others waited. */
@@ -94,12 +95,13 @@ void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *reque
 struct gm_waiting {
     struct gm_place_request request;
     uint64_t since;
+    uint64_t fits_since; /* as it was last looked at; 0: it does not */
 };
-uint32_t gm_binds_next(struct gm_binds *binds, const struct gm_waiting *waiting, uint32_t n,
+uint32_t gm_binds_next(struct gm_binds *binds, struct gm_waiting *waiting, uint32_t n,
                        uint64_t patience_ns);
 
-/* The program of this process has left: what it was bound with is free, whether or not its parent has
- * taken note of its end. */
+/* The program of this process has left: what it was bound with is free, whether or not its parent
+ * has taken note of its end. */
 void gm_binds_leave(struct gm_binds *binds, pid_t pid);
 
 /* Whether others of its program are bound already: it does not wait, as they may wait for it. */

@@ -11,6 +11,8 @@
 #include "daemon/service/session_output.h"
 #include "daemon/service/users.h"
 
+#define SOON_MS 10u
+
 /* Its answer takes up to `ns`. False: it cannot be told. */
 static bool ask_to_wait(struct gm_session *session, uint64_t ns, const char *why)
 {
@@ -82,6 +84,17 @@ static void place(struct gm_session *session, const char *name,
     answer_placed(session, &placed);
 }
 
+/* Who fits waits for others that start: when they compute is looked at more often. */
+static void look_again(struct gm_sessions *all)
+{
+    const struct gm_waiters *waiters = &all->control->waiters;
+    bool is_fit = false;
+    for (uint32_t i = 0; i < waiters->n; i++)
+        is_fit = is_fit || waiters->waiting[i].fits_since != 0;
+    uv_timer_start(&all->starts, all->on_starts, is_fit ? SOON_MS : GM_BIND_LOOK_NS / GM_MS,
+                   GM_BIND_LOOK_NS / GM_MS);
+}
+
 /* Place those for whom there is room now. */
 static void serve_waiters(struct gm_sessions *all)
 {
@@ -93,8 +106,10 @@ static void serve_waiters(struct gm_sessions *all)
     for (uint32_t left = waiters->n; left > 0; left--) {
         const uint32_t which = gm_binds_next(&all->machine->binds, waiters->waiting, waiters->n,
                                              all->control->options->patience);
-        if (which == GM_BIND_NONE)
+        if (which == GM_BIND_NONE) {
+            look_again(all);
             return;
+        }
         struct gm_session *session = waiters->who[which].session;
         const struct gm_place_request request = waiters->waiting[which].request;
         char name[sizeof waiters->who[0].name];
@@ -153,13 +168,17 @@ void gm_starts_place(struct gm_session *session, const struct gm_wire_message *m
     session->is_starting = true;
     gm_session_settle(session);
     if (at == 0)
-        uv_timer_start(&all->starts, all->on_starts, GM_BIND_LOOK_NS / GM_MS, GM_BIND_LOOK_NS / GM_MS);
+        uv_timer_start(&all->starts, all->on_starts, GM_BIND_LOOK_NS / GM_MS,
+                       GM_BIND_LOOK_NS / GM_MS);
     serve_waiters(all);
     if (!session->is_starting)
         return; /* there was room */
     uv_timer_stop(&session->timer);
-    gm_session_say(session, GM_LOG_INFO, "%s waits until a GPU has room for it", body->name);
+    const bool is_fit = waiters->waiting[waiters->n - 1].fits_since != 0; /* it came last */
+    if (!is_fit)
+        gm_session_say(session, GM_LOG_INFO, "%s waits until a GPU has room for it", body->name);
     ask_to_wait(session,
                 all->control->options->patience + (session->is_sharing ? GM_MPS_WAIT_NS : 0),
-                "no GPU has room for it beside the others: it waits");
+                is_fit ? "others start on its GPU: it waits for a moment"
+                       : "no GPU has room for it beside the others: it waits");
 }

@@ -252,6 +252,34 @@ static void who_goes_first(void **state)
     assert_int_equal(gm_bind_next(&full, 1, waiters, 4, 200, 1000), GM_BIND_NONE);
 }
 
+/* Who fits waits for others that start there, but not for long. */
+static void who_waits_for_starts(void **state)
+{
+    struct gm_bind_gpu gpus[] = {gpu_of(16 * G), gpu_of(2 * G)};
+    struct gm_bind_waiter waiter = {.uid = 1, .need = 4 * G, .allowed = ALL, .since = 7};
+    const uint64_t now = 20 * GM_S, patience = 60 * GM_S;
+    (void)state;
+    gpus[1].needed = 1;
+    gpus[0].starting = GM_BIND_STARTS - 1;
+    assert_int_equal(gm_bind_next(gpus, 2, &waiter, 1, now, patience), 0);
+    gpus[0].starting = GM_BIND_STARTS;
+    assert_int_equal(gm_bind_next(gpus, 2, &waiter, 1, now, patience), GM_BIND_NONE);
+    assert_true(gm_bind_fits(gpus, 2, &waiter));
+    waiter.fits_since = now - GM_BIND_HELD_NS + 1;
+    assert_int_equal(gm_bind_next(gpus, 2, &waiter, 1, now, patience), GM_BIND_NONE);
+    waiter.fits_since--;
+    assert_int_equal(gm_bind_next(gpus, 2, &waiter, 1, now, patience), 0);
+    gpus[0].needed = 13 * G;
+    assert_int_equal(gm_bind_next(gpus, 2, &waiter, 1, now, patience), GM_BIND_NONE);
+    assert_false(gm_bind_fits(gpus, 2, &waiter));
+    waiter.need = 2 * G; /* the other has room, and nobody starts there */
+    gpus[1].needed = 0;
+    waiter.fits_since = 0;
+    assert_int_equal(gm_bind_next(gpus, 2, &waiter, 1, now, patience), 0);
+    gpus[1].starting = UINT32_MAX;
+    assert_int_equal(gm_bind_next(gpus, 2, &waiter, 1, now, patience), GM_BIND_NONE);
+}
+
 static uint64_t random_below(uint64_t n)
 {
     static uint64_t x = 88172645463325252ull;
@@ -335,6 +363,7 @@ int main(void)
         cmocka_unit_test(room_of_what_is_too_large),
         cmocka_unit_test(who_waits_for_room),
         cmocka_unit_test(who_goes_first),
+        cmocka_unit_test(who_waits_for_starts),
         cmocka_unit_test(properties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
