@@ -35,6 +35,12 @@ uint64_t gm_lately_falls_at(const struct gm_lately *lately)
     return gm_lately_most(lately) > lately->value ? lately->since + GM_LATELY_NS : UINT64_MAX;
 }
 
+void gm_lately_hold(struct gm_lately *lately, uint64_t now)
+{
+    lately->most = gm_lately_most(lately);
+    lately->since = now;
+}
+
 void gm_lately_forget(struct gm_lately *lately)
 {
     lately->most = lately->before = lately->value;

@@ -30,6 +30,8 @@ void gm_lately_note(struct gm_lately *lately, uint64_t now, uint64_t value);
 uint64_t gm_lately_most(const struct gm_lately *lately);
 /* When the maximum may fall: note the value again then. UINT64_MAX: it is the value now. */
 uint64_t gm_lately_falls_at(const struct gm_lately *lately);
+/* The maximum, as it is now, lasts for as long as if it had been reached just now. */
+void gm_lately_hold(struct gm_lately *lately, uint64_t now);
 /* The maximum is the value now. */
 void gm_lately_forget(struct gm_lately *lately);
 

@@ -152,10 +152,10 @@ static void test_lower(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lately), cmocka_unit_test(test_forgotten),
-        cmocka_unit_test(test_bounds), cmocka_unit_test(test_need),
-        cmocka_unit_test(test_stuck),  cmocka_unit_test(test_left),
-        cmocka_unit_test(test_lower),
+        cmocka_unit_test(test_lately),    cmocka_unit_test(test_held),
+        cmocka_unit_test(test_forgotten), cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_need),      cmocka_unit_test(test_stuck),
+        cmocka_unit_test(test_left),      cmocka_unit_test(test_lower),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -719,6 +719,7 @@ static void begin_app(struct gm_engine *engine, struct gm_client *client)
             engine->apps[other].exit.is_awaited)
             gm_engine_exit_late(engine, other);
     gm_engine_watch_exit(engine, id);
+    gm_engine_hold_frames(engine);
     app->session = client->session;
     gm_engine_begin_idle(engine, id); /* until a thread of it waits for the gate */
     engine->n_apps++;

@@ -74,6 +74,11 @@ void gm_engine_forget_frames(struct gm_engine *engine)
     gm_lately_forget(&engine->frames_lately);
 }
 
+void gm_engine_hold_frames(struct gm_engine *engine)
+{
+    gm_lately_hold(&engine->frames_lately, engine->now);
+}
+
 void gm_engine_forget_pinned(struct gm_engine *engine)
 {
     gm_lately_forget(&engine->pinned_lately);

@@ -15,6 +15,8 @@ uint64_t gm_engine_give_back_at(const struct gm_engine *engine);
 /* What was needed lately is kept no longer. */
 void gm_engine_forget_frames(struct gm_engine *engine);
 void gm_engine_forget_pinned(struct gm_engine *engine);
+/* A program comes: what others have left may serve it, and to end that now would hold it up. */
+void gm_engine_hold_frames(struct gm_engine *engine);
 /* What the app needs to run, with what is fixed: a group is one. */
 uint64_t gm_engine_needed_with(const struct gm_engine *engine, uint32_t app);
 /* The scheduler and the planner go by it. */
