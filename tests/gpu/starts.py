@@ -7,6 +7,7 @@ fifteenth start the daemon or its keeper is, and a supervisor starts the daemon 
 found a byte wrong or failed, and nothing is left. Needs a GPU with 8 GiB free. The last line says what was done.
 """
 import argparse
+import os
 import random
 import sys
 import time
@@ -97,6 +98,7 @@ def main():
     place.check_build()
     if args.simcuda:
         use_simcuda(place)
+    os.environ.update(GPUMUX_RUN_DIR=place.work, XDG_RUNTIME_DIR=place.work)
     starts = Starts(place, args)
     try:
         starts.run(args.starts)

@@ -38,6 +38,25 @@ static void test_lately(void **state)
     assert_int_equal(gm_lately_most(&lately), 1);
 }
 
+/* Just before it would fall. */
+static void test_held(void **state)
+{
+    struct gm_lately lately = {0};
+    const uint64_t period = GM_LATELY_NS, begin = 1000 * period;
+    (void)state;
+    gm_lately_note(&lately, begin, 9);
+    gm_lately_note(&lately, begin + 1, 3);
+    gm_lately_note(&lately, begin + period, 3);
+    const uint64_t held = begin + 2 * period - 1;
+    gm_lately_hold(&lately, held);
+    assert_int_equal(gm_lately_most(&lately), 9);
+    assert_int_equal(gm_lately_falls_at(&lately), held + period);
+    gm_lately_note(&lately, held + 2 * period - 1, 3);
+    assert_int_equal(gm_lately_most(&lately), 9);
+    gm_lately_note(&lately, held + 2 * period, 3);
+    assert_int_equal(gm_lately_most(&lately), 3);
+}
+
 static void test_forgotten(void **state)
 {
     struct gm_lately lately = {0};
