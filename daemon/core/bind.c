@@ -170,12 +170,6 @@ static unsigned doublings(uint64_t ns)
     return n;
 }
 
-static bool goes_before(const struct gm_bind_waiter *one, const struct gm_bind_waiter *other)
-{
-    const unsigned took = doublings(one->took_ns), others = doublings(other->took_ns);
-    return took != others ? took < others : one->need > other->need;
-}
-
 uint32_t gm_bind_next(const struct gm_bind_gpu *gpus, uint32_t n,
                       const struct gm_bind_waiter *waiters, uint32_t n_waiters, uint64_t now,
                       uint64_t patience_ns)
@@ -188,7 +182,7 @@ uint32_t gm_bind_next(const struct gm_bind_gpu *gpus, uint32_t n,
         const bool is_first = best == GM_BIND_NONE;
         if ((is_first || waiter->uid == waiters[best].uid) &&
             !is_held_up(waiters, i, now, patience_ns) && may_begin(gpus, n, waiter, now) &&
-            (is_first || goes_before(waiter, &waiters[best])))
+            (is_first || doublings(waiter->took_ns) < doublings(waiters[best].took_ns)))
             best = i;
     }
     return best;

@@ -39,10 +39,10 @@ await_ready small
 [ ! -e "$dir/third.ready" ] && [ ! -e "$dir/fourth.ready" ] || fail "one that waits has begun"
 "$ctl" status | grep -q "2 programs wait until a GPU has room" || fail "the table does not tell: $("$ctl" status)"
 touch "$dir/second"
-await_ready fourth # of two that have not run before the larger fits in, and then the other does not
-within "$patience" waits third || fail "the third does not wait: $(starting)"
+await_ready third # and then there is no room for the other
+within "$patience" waits fourth || fail "the fourth does not wait: $(starting)"
 touch "$dir/first"
-await_ready third
+await_ready fourth
 start killed 150M
 within "$patience" waits killed || fail "nobody waits"
 kill -KILL "$(pid_of killed)"

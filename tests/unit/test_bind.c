@@ -222,8 +222,8 @@ static void who_waits_for_room(void **state)
     assert_int_equal(gm_bind_next(gpus, 2, waiters + 3, 1, 1130, 1000), 0);
 }
 
-/* The short before the long, by doublings; of as long ones the large before the small. The first
- * user's come first. */
+/* The short before the long, by doublings; of as long ones who came first. The first user's come
+ * first. */
 static void who_goes_first(void **state)
 {
     const struct gm_bind_gpu gpus[] = {gpu_of(16 * G)};
@@ -237,7 +237,7 @@ static void who_goes_first(void **state)
     };
     (void)state;
     assert_int_equal(gm_bind_next(gpus, 1, waiters, 1, 200, 1000), 0);
-    assert_int_equal(gm_bind_next(gpus, 1, waiters, 4, 200, 1000), 2);
+    assert_int_equal(gm_bind_next(gpus, 1, waiters, 4, 200, 1000), 0);
     assert_int_equal(gm_bind_next(gpus, 1, waiters, 5, 200, 1000), 4);
     assert_int_equal(gm_bind_next(gpus, 1, waiters, 6, 200, 1000), 5); /* it may be short */
     assert_int_equal(gm_bind_next(gpus, 1, waiters + 1, 5, 200, 1000), 0);
