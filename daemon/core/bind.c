@@ -179,10 +179,11 @@ uint32_t gm_bind_next(const struct gm_bind_gpu *gpus, uint32_t n,
         const struct gm_bind_waiter *waiter = &waiters[i];
         if (gm_less(now, waiter->since) >= patience_ns)
             return i;
-        const bool is_first = best == GM_BIND_NONE;
-        if ((is_first || waiter->uid == waiters[best].uid) &&
-            !is_held_up(waiters, i, now, patience_ns) && may_begin(gpus, n, waiter, now) &&
-            (is_first || doublings(waiter->took_ns) < doublings(waiters[best].took_ns)))
+        if (is_held_up(waiters, i, now, patience_ns) || !may_begin(gpus, n, waiter, now))
+            continue;
+        if (best != GM_BIND_NONE && waiter->uid != waiters[best].uid)
+            break; /* those behind it have not waited for longer */
+        if (best == GM_BIND_NONE || doublings(waiter->took_ns) < doublings(waiters[best].took_ns))
             best = i;
     }
     return best;

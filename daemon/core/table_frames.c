@@ -327,20 +327,22 @@ void gm_table_keep_frame(struct gm_table *table, uint32_t index, bool is_sure)
     const bool is_mapped = frame->mapper != GM_NONE && table->apps[frame->mapper].is_lost;
     const bool is_stuck = frame->silent > 0 && frame->silent >= frame->drops;
     if (frame->state != GM_FRAME_CONDEMNED || frame->is_host || frame->is_destroyed || is_mapped ||
-        frame->exit_of != GM_NONE || (!is_sure && !is_stuck) ||
+        frame->exit_of != GM_NONE || ((!is_sure || frame->is_unsure) && !is_stuck) ||
         !gm_table_turn_frame(table, index, GM_FRAME_EV_KEEP))
         return;
     frame->drops = frame->silent = 0;
+    frame->is_unsure = false;
     frame->mapper = GM_NONE;
     gm_table_commit_frame(table, index);
     table->is_plan_stale = true;
 }
 
-void gm_table_hand_frame(struct gm_table *table, uint32_t index, uint32_t exit_of)
+void gm_table_hand_frame(struct gm_table *table, uint32_t index, uint32_t exit_of, bool is_sure)
 {
     struct gm_frame *frame = gm_frame_at(table, index);
     assert(frame->state == GM_FRAME_CONDEMNED && frame->exit_of != GM_NONE && exit_of != GM_NONE);
     frame->exit_of = exit_of;
+    frame->is_unsure = frame->is_unsure || !is_sure;
 }
 
 void gm_table_release_frames(struct gm_table *table, uint32_t app, bool has_ended, bool is_sure)

@@ -34,8 +34,9 @@ bool gm_table_condemn_frame(struct gm_table *table, uint32_t frame, uint32_t exi
  * that is lost may have it mapped: if `is_sure`, nothing of that process is on the GPU; if not,
  * only if apps that do not answer keep it from its end. */
 void gm_table_keep_frame(struct gm_table *table, uint32_t frame, bool is_sure);
-/* It waits for the process of another app now. */
-void gm_table_hand_frame(struct gm_table *table, uint32_t frame, uint32_t exit_of);
+/* It waits for the process of another app now. `is_sure`: as in gm_table_keep_frame, of the one
+ * before; if not, it is never kept as of a process that has surely ended. */
+void gm_table_hand_frame(struct gm_table *table, uint32_t frame, uint32_t exit_of, bool is_sure);
 /* Condemned frames wait for this app's process no more. `has_ended`: it has, so they may be kept,
  * as gm_table_keep_frame has it. */
 void gm_table_release_frames(struct gm_table *table, uint32_t app, bool has_ended, bool is_sure);

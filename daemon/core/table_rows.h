@@ -110,6 +110,7 @@ struct gm_frame {
                           used, mapped or not */
     bool is_dirty;     /* a chunk had it since it was made or cleared */
     bool is_destroyed; /* condemned: its handle is, and the driver keeps the memory */
+    bool is_unsure;    /* condemned: one that it waits for no more may still have it mapped */
 };
 
 struct gm_pool {

@@ -95,9 +95,9 @@ void gm_engine_imported(struct gm_engine *engine, uint32_t id, struct gm_client 
     enter(engine, &(struct gm_input){.kind = GM_INPUT_IMPORTED, .app = id, .client = partner});
 }
 
-void gm_engine_leave(struct gm_engine *engine, uint32_t id)
+void gm_engine_leave(struct gm_engine *engine, uint32_t id, bool has_hung_up)
 {
-    enter(engine, &(struct gm_input){.kind = GM_INPUT_LEFT, .app = id});
+    enter(engine, &(struct gm_input){.kind = GM_INPUT_LEFT, .app = id, .has_hung_up = has_hung_up});
 }
 
 void gm_engine_on_copies(void *arg)

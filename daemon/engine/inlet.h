@@ -35,7 +35,7 @@ void gm_engine_message(struct gm_engine *engine, uint32_t app,
 /* The app has imported memory of the partner. */
 void gm_engine_imported(struct gm_engine *engine, uint32_t app, struct gm_client *partner);
 /* The session of `app` is gone (exit, crash, protocol error). `session` is not used any more. */
-void gm_engine_leave(struct gm_engine *engine, uint32_t app);
+void gm_engine_leave(struct gm_engine *engine, uint32_t app, bool has_hung_up);
 /* Options and rules have changed. What rules say of memory (oversize=, cap=, and what a user may
  * have) holds for programs that come from now on, all else at once. */
 void gm_engine_tune(struct gm_engine *engine, const struct gm_engine_tuning *tuning);

@@ -348,12 +348,12 @@ static struct gm_client *let_go(struct gm_machine *machine, uint32_t id)
     return client;
 }
 
-void gm_machine_leave(struct gm_machine *machine, uint32_t id)
+void gm_machine_leave(struct gm_machine *machine, uint32_t id, bool has_hung_up)
 {
     struct gm_client *client = let_go(machine, id);
     for (uint32_t i = 0; i < machine->n; i++)
         if (client->engines[i])
-            gm_engine_leave(machine->engines[i], id);
+            gm_engine_leave(machine->engines[i], id, has_hung_up);
     gm_client_drop(client);
 }
 

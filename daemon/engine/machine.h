@@ -73,7 +73,7 @@ void gm_machine_halt(struct gm_machine *machine);
 void gm_machine_close(struct gm_machine *machine);
 void gm_machine_message(struct gm_machine *machine, uint32_t id,
                         const struct gm_wire_message *message);
-void gm_machine_leave(struct gm_machine *machine, uint32_t id);
+void gm_machine_leave(struct gm_machine *machine, uint32_t id, bool has_hung_up);
 void gm_machine_tune(struct gm_machine *machine, const struct gm_engine_tuning *tuning);
 /* The program has imported memory that process `exporter` says it exported. */
 void gm_machine_imported(struct gm_machine *machine, uint32_t id, pid_t exporter);

@@ -182,7 +182,7 @@ uint64_t gm_hasher_submit(struct gm_hasher *hasher, CUdeviceptr device, uint64_t
     struct entry *entry = &hasher->entries[number % GM_HASH_DEPTH];
     *entry = (struct entry){.bytes = bytes};
     if (device == 0) {
-        entry->result = CUDA_ERROR_INVALID_VALUE;
+        entry->result = CUDA_ERROR_NOT_MAPPED;
         hand_over(hasher, false);
         return number;
     }

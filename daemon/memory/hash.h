@@ -42,7 +42,8 @@ void gm_hasher_close(struct gm_hasher *hasher);
 uint64_t gm_hasher_room(const struct gm_hasher *hasher);
 
 /* Hash a chunk of `bytes` (whole tiles, GM_CHUNK_MAX at most) at `device`, which nobody writes
- * meanwhile. Returns its number. Where nothing is, at 0, it ends without a hash. */
+ * meanwhile. Returns its number. Where nothing is, at 0, it ends with
+ * CUDA_ERROR_NOT_MAPPED. */
 uint64_t gm_hasher_submit(struct gm_hasher *hasher, CUdeviceptr device, uint64_t bytes);
 
 /* The number of the last that has ended, as the loop knows it. */

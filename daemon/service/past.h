@@ -4,8 +4,7 @@
  *
  * Kept in a text file that a person can read, one line a command, the newest last:
  *
- *   uid=1000 runs=3 last=2026-11-26 most=12288M needed=12288M time=87% took=94500ms
- * command=train.py
+ *   uid=1000 runs=3 last=2026-11-26 most=9216M needed=9216M time=87% took=945ms command=a.py
  *
  * A file that is damaged, or of another version, is renamed to FILE.damaged, and a new one begins.
  * It has GM_PAST_MOST lines at most, GM_PAST_USER of one user; who comes beyond that takes the

@@ -137,6 +137,13 @@ static void remember(const struct gm_session *session)
         gm_past_note(session->all->control->past, session->uid, session->name, &run);
 }
 
+/* All who had the connection have closed it. */
+static bool has_hung_up(const struct gm_session *session)
+{
+    struct pollfd look = {.fd = session->fd, .events = POLLRDHUP};
+    return poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP)) != 0;
+}
+
 void gm_session_bury(struct gm_session *session)
 {
     struct gm_sessions *all = session->all;
@@ -148,7 +155,7 @@ void gm_session_bury(struct gm_session *session)
         if (--all->apps == 0)
             uv_timer_stop(&all->beat);
         remember(session);
-        gm_machine_leave(all->machine, session->app);
+        gm_machine_leave(all->machine, session->app, has_hung_up(session));
         gm_binds_leave(&all->machine->binds, session->pid);
         if (all->control->waiters.n > 0) /* there may be room for one now */
             uv_timer_start(&all->starts, all->on_starts, 0, GM_BIND_LOOK_NS / GM_MS);
@@ -209,8 +216,7 @@ void gm_session_lose(struct gm_session *session, enum gm_log_level level, const 
 
 int gm_session_keep(struct gm_session *session)
 {
-    struct pollfd look = {.fd = session->fd, .events = POLLRDHUP};
-    if (session->is_ending || (poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP))))
+    if (session->is_ending || has_hung_up(session))
         return -1;
     session->is_left = true;
     gm_session_lose(

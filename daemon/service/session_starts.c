@@ -88,10 +88,13 @@ static void place(struct gm_session *session, const char *name,
 static void look_again(struct gm_sessions *all)
 {
     const struct gm_waiters *waiters = &all->control->waiters;
-    bool is_fit = false;
-    for (uint32_t i = 0; i < waiters->n; i++)
-        is_fit = is_fit || waiters->waiting[i].fits_since != 0;
-    uv_timer_start(&all->starts, all->on_starts, is_fit ? SOON_MS : GM_BIND_LOOK_NS / GM_MS,
+    const uint64_t now = gm_now();
+    bool is_held = false;
+    for (uint32_t i = 0; i < waiters->n; i++) {
+        const uint64_t since = waiters->waiting[i].fits_since;
+        is_held = is_held || (since != 0 && now - since < GM_BIND_HELD_NS);
+    }
+    uv_timer_start(&all->starts, all->on_starts, is_held ? SOON_MS : GM_BIND_LOOK_NS / GM_MS,
                    GM_BIND_LOOK_NS / GM_MS);
 }
 
@@ -103,7 +106,7 @@ static void serve_waiters(struct gm_sessions *all)
         struct gm_place_request *request = &waiters->waiting[i].request;
         request->owner = gm_users_owner(request->uid);
     }
-    for (uint32_t left = waiters->n; left > 0; left--) {
+    for (uint32_t left = waiters->n; left > 0 && waiters->n > 0; left--) {
         const uint32_t which = gm_binds_next(&all->machine->binds, waiters->waiting, waiters->n,
                                              all->control->options->patience);
         if (which == GM_BIND_NONE) {

@@ -8,8 +8,8 @@
  * the list as it starts, and then the user's own is put back: what this program starts begins with
  * that, and is asked about anew.
  *
- * The daemon may have the program wait until a GPU has room for it (--admit fit): it says so, and
- * for how long at most.
+ * The daemon may have the program wait until a GPU has room for it, and not two others start there
+ * (--admit fit): it says so, and for how long at most.
  *
  * Without a daemon, with one that does not know the question, or does not answer within
  * GM_PLACE_PATIENCE once the connection is there, everything stays as it is.

@@ -42,9 +42,11 @@
 struct played {
     struct gm_session *session[APPS];
     unsigned joins, leaves, messages[APPS];
-    bool is_inside; /* one of our functions is on the stack */
-    bool is_fatal;  /* end the session on its next message */
-    bool is_chatty; /* end the app's neighbour when an app leaves */
+    bool has_hung_up; /* the one that left last */
+    pid_t unbound;    /* what it was bound with is free */
+    bool is_inside;   /* one of our functions is on the stack */
+    bool is_fatal;    /* end the session on its next message */
+    bool is_chatty;   /* end the app's neighbour when an app leaves */
     uint64_t last[APPS];
     struct gm_wishes wishes;
     struct gm_place_request place;
@@ -115,12 +117,13 @@ void gm_binds_place(struct gm_binds *binds, const struct gm_place_request *reque
     answer->is_changed = request->as_is == GM_WHY_NONE && request->n > 1;
 }
 
-/* Who is to begin now, if anybody: as the test says. */
 void gm_binds_leave(struct gm_binds *binds, pid_t pid)
 {
-    (void)binds, (void)pid;
+    assert_ptr_equal(binds, &machine.binds);
+    engine.unbound = pid;
 }
 
+/* Who is to begin now, if anybody: as the test says. */
 uint32_t gm_binds_next(struct gm_binds *binds, struct gm_waiting *waiting, uint32_t n,
                        uint64_t patience_ns)
 {
@@ -204,13 +207,14 @@ void gm_machine_beat(struct gm_machine *m)
     (void)m;
 }
 
-void gm_machine_leave(struct gm_machine *m, uint32_t app)
+void gm_machine_leave(struct gm_machine *m, uint32_t app, bool has_hung_up)
 {
     struct played *e = &engine;
     (void)m;
     assert_false(e->is_inside);
     assert_true(app < APPS && e->session[app]);
     e->session[app] = NULL;
+    e->has_hung_up = has_hung_up;
     e->leaves++;
     e->is_inside = true;
     for (uint32_t i = 0; e->is_chatty && i < APPS; i++)

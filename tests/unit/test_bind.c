@@ -222,14 +222,14 @@ static void who_waits_for_room(void **state)
     assert_int_equal(gm_bind_next(gpus, 2, waiters + 3, 1, 1130, 1000), 0);
 }
 
-/* The short before the long, by doublings; of as long ones who came first. The first user's come
- * first. */
+/* The short before the long, by doublings; of as long ones who came first; and none before one of
+ * another user that came before it and fits. */
 static void who_goes_first(void **state)
 {
     const struct gm_bind_gpu gpus[] = {gpu_of(16 * G)};
     struct gm_bind_waiter waiters[] = {
         {.uid = 1, .need = 2 * G, .allowed = ALL, .took_ns = 7 * GM_S, .since = 100},
-        {.uid = 2, .need = 9 * G, .allowed = ALL, .took_ns = 1, .since = 110},
+        {.uid = 2, .need = 9 * G, .allowed = 0, .took_ns = 1, .since = 110},
         {.uid = 1, .need = 5 * G, .allowed = ALL, .took_ns = 4 * GM_S, .since = 120},
         {.uid = 1, .need = 5 * G, .allowed = ALL, .took_ns = 5 * GM_S, .since = 130},
         {.uid = 1, .need = 1 * G, .allowed = ALL, .took_ns = 4 * GM_S - 1, .since = 140},
@@ -240,9 +240,10 @@ static void who_goes_first(void **state)
     assert_int_equal(gm_bind_next(gpus, 1, waiters, 4, 200, 1000), 0);
     assert_int_equal(gm_bind_next(gpus, 1, waiters, 5, 200, 1000), 4);
     assert_int_equal(gm_bind_next(gpus, 1, waiters, 6, 200, 1000), 5); /* it may be short */
+    assert_int_equal(gm_bind_next(gpus, 1, waiters, 6, 600, 1000), 0); /* nobody passes it now */
+    waiters[1].allowed = ALL;
+    assert_int_equal(gm_bind_next(gpus, 1, waiters, 6, 200, 1000), 0);
     assert_int_equal(gm_bind_next(gpus, 1, waiters + 1, 5, 200, 1000), 0);
-    assert_int_equal(gm_bind_next(gpus, 1, waiters, 6, 600, 1000),
-                     0); /* it is nobody's turn else */
     waiters[0].need = 20 * G;
     waiters[1].need = 17 * G;
     const struct gm_bind_gpu full = {.chip = gpus[0].chip, .budget = 16 * G, .needed = 12 * G};

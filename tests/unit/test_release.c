@@ -18,7 +18,6 @@
 #include "daemon/engine/state/events.h"
 #include "daemon/engine/step/exits.h"
 #include "daemon/engine/step/frames.h"
-#include "daemon/engine/step/gates.h"
 #include "daemon/engine/state/actions.h"
 #include "daemon/engine/state/backoff.h"
 #include "daemon/engine/state/engine.h"
@@ -35,15 +34,6 @@ static uint32_t n_destroyed, n_dropped;
 static uint32_t chunk, frame; /* of LEAVES; MAPS may have mapped it */
 
 /* ---- what is around it ---- */
-
-static bool has_work;
-
-bool gm_engine_may_have_work(const struct gm_engine *e, uint32_t app)
-{
-    assert_ptr_equal(e, engine);
-    assert_int_equal(app, OTHER);
-    return has_work;
-}
 
 void gm_engine_again(struct gm_engine *e)
 {
@@ -130,6 +120,7 @@ static void reap(void)
 /* ---- the scene ---- */
 
 static struct gm_client client;
+static bool has_hung_up;
 static int session;
 
 static int set_up(void **state)
@@ -137,6 +128,7 @@ static int set_up(void **state)
     (void)state;
     n_destroyed = n_dropped = 0;
     client.lease = -1;
+    has_hung_up = true;
     engine = calloc(1, sizeof *engine);
     engine->config.max_apps = APPS;
     engine->table_memory = calloc(1, gm_table_size(APPS, CHUNKS, CHUNKS));
@@ -343,6 +335,7 @@ static void check_seen(uint32_t features_off, bool was_idle, bool is_late, bool 
     engine->apps[LEAVES].stat = &stat;
     engine->apps[LEAVES].state = GM_APP_GONE;
     engine->apps[LEAVES].session = NULL;
+    engine->apps[LEAVES].exit.has_hung_up = has_hung_up;
     engine->apps[LEAVES].exit.was_idle = was_idle;
     engine->apps[LEAVES].exit.is_late = is_late;
     gm_engine_give_up_frame(engine, chunk);
@@ -380,12 +373,10 @@ static void test_leaves_idle(void **state)
     const struct gm_app *app = &engine->apps[OTHER];
     (void)state;
     engine->now = 7;
-    has_work = false;
-    gm_engine_await_exit(engine, OTHER);
-    assert_true(app->exit.was_idle && app->exit.left_at == 7);
-    has_work = true;
-    gm_engine_await_exit(engine, OTHER);
-    assert_false(app->exit.was_idle);
+    gm_engine_await_exit(engine, OTHER, false, true);
+    assert_true(app->exit.was_idle && !app->exit.has_hung_up && app->exit.left_at == 7);
+    gm_engine_await_exit(engine, OTHER, true, false);
+    assert_true(!app->exit.was_idle && app->exit.has_hung_up);
 }
 
 /* It was waited for long enough. */
@@ -394,6 +385,15 @@ static void test_late(void **state)
     (void)state;
     client.lease = 5;
     check_seen(0, true, true, false);
+}
+
+/* Others have, or had, what it had open, as far as is known. */
+static void test_copied_files(void **state)
+{
+    (void)state;
+    client.lease = 5;
+    has_hung_up = false;
+    check_seen(0, true, false, false);
 }
 
 /* Nobody can see its process. */
@@ -418,9 +418,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(left),        TEST(copied),    TEST(freed),       TEST(ended),    TEST(hello_again),
-        TEST(awaited),     TEST(two_left),  TEST(unseen),      TEST(imported), TEST(seen),
-        TEST(seen_in_mps), TEST(seen_idle), TEST(leaves_idle), TEST(late),     TEST(not_seen),
+        TEST(left),        TEST(copied),  TEST(freed),       TEST(ended),
+        TEST(hello_again), TEST(awaited), TEST(two_left),    TEST(unseen),
+        TEST(imported),    TEST(seen),    TEST(seen_in_mps), TEST(seen_idle),
+        TEST(leaves_idle), TEST(late),    TEST(not_seen),    TEST(copied_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,18 @@ static void test_join_and_leave(void **state)
     close(peer);
     turn(2);
     assert_int_equal(engine.leaves, 1);
+    assert_true(engine.has_hung_up);
+    assert_int_equal(engine.unbound, getpid());
     assert_int_equal(gm_sessions_apps(sessions), 0);
+    /* one whose connection others have copies of */
+    peer = join(&app);
+    const int copy = dup(peer);
+    gm_session_end(engine.session[app], GM_REFUSE_PROTOCOL, "as a test has it");
+    close(peer);
+    turn(2);
+    assert_int_equal(engine.leaves, 2);
+    assert_false(engine.has_hung_up);
+    close(copy);
 }
 
 static void test_peer_dies_with_unread_messages(void **state)

@@ -129,7 +129,8 @@ static void frames_of_the_ended_are_kept(void **state)
 {
     (void)state;
     const uint32_t none = condemn(0, 0), asked = condemn(0, 0), other = condemn(0, 1);
-    const uint32_t mapped = condemn(0, 0);
+    const uint32_t mapped = condemn(0, 0), handed = condemn(0, 1);
+    gm_table_hand_frame(world.table, handed, 0, false); /* that one may still have it mapped */
     gm_table_import(world.table, asked, 1);
     assert_true(gm_table_drop(world.table, asked, 1)); /* and it will answer */
     gm_table_import(world.table, mapped, 1);
@@ -141,9 +142,11 @@ static void frames_of_the_ended_are_kept(void **state)
     assert_true(world.table->frames[asked].is_dirty);
     assert_int_equal(world.table->frames[other].state, GM_FRAME_CONDEMNED);
     assert_int_equal(world.table->frames[mapped].state, GM_FRAME_CONDEMNED);
+    assert_int_equal(world.table->frames[handed].state, GM_FRAME_CONDEMNED);
     gm_table_end_drop(world.table, asked, 1, true);
     assert_false(gm_table_has_import(world.table, 1, asked));
-    expect_ending(32 * MIB);
+    expect_ending(64 * MIB);
+    gm_table_end_frame(world.table, handed);
     gm_table_end_frame(world.table, mapped);
     gm_table_end_frame(world.table, other);
 }

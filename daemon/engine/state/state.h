@@ -74,10 +74,10 @@ struct gm_made {
 
 /* Frames that are asked for, or to be destroyed, at a time: programs on all GPUs wait for so many.
  * Making one takes 0.06 ms, and up to 90 while other processes open and close contexts: the driver
- * serves one after the other. Destroying one takes 0.1 to 0.6, and up to 100; nobody waits for it.
- */
+ * serves one after the other. Destroying one takes 0.1 to 0.6, and up to 100: if nobody waits for
+ * room, it is one at a time. */
 #define GM_CREATE_AT_ONCE 8
-#define GM_REAP_AT_ONCE 1
+#define GM_REAP_AT_ONCE 8
 /* ... and host frames; they go into a few messages. */
 #define GM_ADOPT_AT_ONCE 64
 /* Free frames that are made for an allocation ahead, in some 8 ms. */
@@ -182,6 +182,7 @@ struct gm_app {
     struct {              /* exits.c */
         bool is_awaited;  /* what it has mapped may wait for the end of its process */
         uint64_t left_at; /* when its connection ended, */
+        bool has_hung_up; /* ... whether nobody has that any more, */
         bool was_idle;    /* ... and whether no work of it was on the GPU then */
         bool is_late;     /* it was waited for long enough: only what others would use waits now */
     } exit;

@@ -742,7 +742,7 @@ int gm_engine_add_app(struct gm_engine *engine, struct gm_client *client)
     return error;
 }
 
-void gm_engine_app_left(struct gm_engine *engine, uint32_t id)
+void gm_engine_app_left(struct gm_engine *engine, uint32_t id, bool has_hung_up)
 {
     struct gm_app *app = &engine->apps[id];
 
@@ -751,7 +751,7 @@ void gm_engine_app_left(struct gm_engine *engine, uint32_t id)
     gm_engine_note_last_refusal(engine, id);
     gm_group_changed(engine, id);
     app->session = NULL;
-    gm_engine_await_exit(engine, id);
+    gm_engine_await_exit(engine, id, has_hung_up, !gm_engine_may_have_work(engine, id));
     gm_engine_turn(engine, id, GM_APP_EV_LEAVE);
     if (engine->table->apps[id].is_lost)
         gm_engine_end_awaiting(engine, id);

@@ -44,7 +44,7 @@ void gm_engine_stray_done(struct gm_engine *engine, uint32_t app);
 
 /* ALLOC, and the end of its session. */
 void gm_engine_asked(struct gm_engine *engine, uint32_t app, const struct gm_msg_alloc *alloc);
-void gm_engine_app_left(struct gm_engine *engine, uint32_t app);
+void gm_engine_app_left(struct gm_engine *engine, uint32_t app, bool has_hung_up);
 /* End the slots of GONE apps of which nothing is left. */
 void gm_engine_bury(struct gm_engine *engine);
 /* Release an app's shared memory, batches and watch; its table entries are not touched. */

@@ -137,7 +137,8 @@ static uint32_t end_hash(struct gm_engine *engine, const struct gm_ended_hash *e
     const uint32_t index = engine->hash_ring[++engine->hashes_taken % GM_HASH_DEPTH];
     count_hash(engine, index, false);
     gm_table_end_copy(engine->table, index, false);
-    if (ended->result != CUDA_SUCCESS && !engine->table->chunks[index].is_freed)
+    if (ended->result != CUDA_SUCCESS && ended->result != CUDA_ERROR_NOT_MAPPED &&
+        !engine->table->chunks[index].is_freed)
         give_up_hashing(engine, ended->error);
     return take_hash(engine, index, ended->result, &ended->hashed) ? index : GM_NONE;
 }

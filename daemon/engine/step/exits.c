@@ -14,7 +14,6 @@
 #include "daemon/engine/step/exits.h"
 
 #include "common/features.h"
-#include "daemon/engine/step/gates.h"
 
 void gm_engine_stop_watching(struct gm_app *app)
 {
@@ -27,10 +26,11 @@ void gm_engine_watch_exit(struct gm_engine *engine, uint32_t id)
     app->exit.is_awaited = app->client->exit != NULL;
 }
 
-void gm_engine_await_exit(struct gm_engine *engine, uint32_t id)
+void gm_engine_await_exit(struct gm_engine *engine, uint32_t id, bool has_hung_up, bool was_idle)
 {
     engine->apps[id].exit.left_at = engine->now;
-    engine->apps[id].exit.was_idle = !gm_engine_may_have_work(engine, id);
+    engine->apps[id].exit.has_hung_up = has_hung_up;
+    engine->apps[id].exit.was_idle = was_idle;
 }
 
 void gm_engine_exited(struct gm_engine *engine, uint32_t id)
@@ -52,21 +52,22 @@ bool gm_engine_is_over(const struct gm_engine *engine, uint32_t id)
 {
     const struct gm_app *app = &engine->apps[id];
     const uint32_t off = app->stat ? atomic_load(&app->stat->features_off) : GM_FEATURE_ISOLATION;
-    return app->client->lease >= 0 && !gm_engine_is_left(app) && !app->exit.is_late &&
-           ((off & GM_FEATURE_ISOLATION) == 0 || app->exit.was_idle);
+    return app->client->lease >= 0 && app->exit.has_hung_up && !gm_engine_is_left(app) &&
+           !app->exit.is_late && ((off & GM_FEATURE_ISOLATION) == 0 || app->exit.was_idle);
 }
 
 /* Frames wait for the app's process no more. Shared ones may have to wait for another's. */
 static void release(struct gm_engine *engine, uint32_t id, bool has_ended)
 {
     struct gm_table *table = engine->table;
+    const bool is_sure = has_ended && gm_engine_is_over(engine, id);
     for (uint32_t i = table->first_condemned; i != GM_NONE; i = table->frames[i].next) {
         const uint32_t other =
             table->frames[i].exit_of == id ? gm_engine_leaving_with(engine, i, id) : GM_NONE;
         if (other != GM_NONE)
-            gm_table_hand_frame(table, i, other);
+            gm_table_hand_frame(table, i, other, is_sure);
     }
-    gm_table_release_frames(table, id, has_ended, has_ended && gm_engine_is_over(engine, id));
+    gm_table_release_frames(table, id, has_ended, is_sure);
 }
 
 void gm_engine_copies_ended(struct gm_engine *engine, uint32_t id)

@@ -8,8 +8,9 @@
  * (gm_client_await). Where the system gives no pidfds the end of the connection must do. */
 void gm_engine_watch_exit(struct gm_engine *engine, uint32_t app);
 void gm_engine_stop_watching(struct gm_app *app);
-/* Its connection has ended. */
-void gm_engine_await_exit(struct gm_engine *engine, uint32_t app);
+/* Its connection has ended. `has_hung_up`: nobody has that any more; `was_idle`: no work of it was
+ * on the GPU then. */
+void gm_engine_await_exit(struct gm_engine *engine, uint32_t app, bool has_hung_up, bool was_idle);
 /* Its process has ended, or is taken to have: as far as can be known, nothing of it is on the GPU
  * any more. */
 void gm_engine_exited(struct gm_engine *engine, uint32_t app);
@@ -41,7 +42,8 @@ static inline bool gm_engine_is_left_for_good(const struct gm_app *app)
 }
 
 /* Whether nothing of an app that is gone is on the GPU, surely: its process was seen to end, and
- * nobody has copies of what it had open. Under MPS its work is the server's, and may outlast it. */
+ * nobody has, or had then, copies of what it had open. Under MPS its work is the server's, and may
+ * outlast it. */
 bool gm_engine_is_over(const struct gm_engine *engine, uint32_t app);
 
 /* An app but `but` that is gone, and whose process may have the frame mapped: it maps what it

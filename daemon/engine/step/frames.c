@@ -180,6 +180,8 @@ void gm_engine_destroyed(struct gm_engine *engine, uint32_t frame, bool is_kept)
 void gm_engine_reap(struct gm_engine *engine)
 {
     const uint64_t read = engine->taken[GM_WAY_OUT], cleared = engine->taken[GM_WAY_IN];
+    const bool is_awaited = engine->plan_from < engine->plan.n || engine->stopping.is_on;
+    const uint32_t most = is_awaited ? GM_REAP_AT_ONCE : 1;
     engine->reap_more = false;
     for (uint32_t frame = engine->table->first_condemned, next; frame != GM_NONE; frame = next) {
         const struct gm_frame *entry = &engine->table->frames[frame];
@@ -190,7 +192,7 @@ void gm_engine_reap(struct gm_engine *engine)
             (awaits_exit(engine, entry) && !may_be_kept) ||
             (entry->is_host && is_reachable(engine, frame)) || is_ending(engine, frame))
             continue;
-        if (engine->n_ending == GM_REAP_AT_ONCE) {
+        if (engine->n_ending == most) {
             engine->reap_more = true;
             break;
         }

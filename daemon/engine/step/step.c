@@ -715,7 +715,7 @@ int gm_engine_step(struct gm_engine *engine, uint64_t now, const struct gm_input
         gm_engine_gather_groups(engine);
         break;
     case GM_INPUT_LEFT:
-        gm_engine_app_left(engine, input->app);
+        gm_engine_app_left(engine, input->app, input->has_hung_up);
         break;
     case GM_INPUT_EXITED:
         gm_engine_exited(engine, input->app);

@@ -46,6 +46,7 @@ struct gm_input {
     uint32_t app;                 /* MESSAGE, IMPORTED, LEFT, EXITED, CLOSED, RETURN, GIVE_UP */
     union {
         struct gm_client *client; /* JOIN, IMPORTED */
+        bool has_hung_up;         /* LEFT: nobody has its connection any more */
         struct {
             const struct gm_wire_message *message;
             const uint64_t *nonce; /* SHARE: two numbers that nobody can guess; NULL: none */

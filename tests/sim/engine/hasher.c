@@ -96,7 +96,9 @@ uint64_t gm_hasher_submit(struct gm_hasher *self, CUdeviceptr device, uint64_t b
         hash->pages[i] = page_of(device + i * GM_CHUNK_MIN, self->gpu);
         page_begin_read(hash->pages[i], "a hash");
     }
-    if (device == 0 || gpu_fails(self->gpu, FAULT_HASH))
+    if (device == 0)
+        hash->result = CUDA_ERROR_NOT_MAPPED;
+    else if (gpu_fails(self->gpu, FAULT_HASH))
         hash->result = CUDA_ERROR_UNKNOWN;
     trace("submit hash %lu, %lu pages", self->submitted, hash->n, 0);
     begin_next(self);

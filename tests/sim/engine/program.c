@@ -255,9 +255,10 @@ static void on_eof(void *arg, uint64_t a, uint64_t b)
         return;
     }
     trace("program %lu left", p->number, 0, 0);
+    const bool has_hung_up = p->session != session || !p->is_connected;
     if (p->session == session)
         p->session = NULL;
-    gm_machine_leave(&machine.daemon, (uint32_t)a);
+    gm_machine_leave(&machine.daemon, (uint32_t)a, has_hung_up);
     free(session);
 }
 
