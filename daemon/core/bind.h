@@ -105,8 +105,8 @@ bool gm_bind_fits(const struct gm_bind_gpu *gpus, uint32_t n, const struct gm_bi
  *      user's whose program came first. Nobody who fits waits for that for more than
  *      GM_BIND_HELD_NS.
  *   3  Of that user's, before one of another user whom a GPU has room for: the shorter, by
- * doublings of a second; else who came first. So they pass those that fit nowhere, but for who has
- * waited for half of `patience_ns`: what ends then makes room for it.
+ *      doublings of a second; else who came first. So they pass those that fit nowhere, but for
+ *      who has waited for half of `patience_ns`: what ends then makes room for it.
  *
  * No user waits for another's.
  */

@@ -89,7 +89,7 @@
     X(SOIL)   /* ... and does not after all */                                                     \
     X(ORPHAN) /* its chunk has ended, or left; others may still map it */                          \
     X(CONDEMN)                                                                                     \
-    X(KEEP) /* what it waited for is over, and others may use it */                                     \
+    X(KEEP) /* what it waited for is over, and others may use it */                                \
     X(END)
 #define GM_FRAME_TURNS(X)                                                                          \
     X(UNUSED, MAKE, USED)                                                                          \

@@ -240,6 +240,7 @@ static bool is_represented(const struct gm_binds *binds, uint32_t index, const u
     return false;
 }
 
+/* Nobody knows how long a start takes that has not computed yet: it counts for a while. */
 static bool is_starting(const struct gm_binding *bound, pid_t but, uint64_t now)
 {
     return bound->gpu != GM_BIND_NONE && bound->pid != but && !bound->has_run &&
