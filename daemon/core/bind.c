@@ -94,7 +94,7 @@ struct gm_bind_choice gm_bind_choose(const struct gm_bind_gpu *gpus, uint32_t n,
                                      const struct gm_bind_program *program)
 {
     uint64_t may = n < 64 ? allowed & ((1ull << n) - 1) : allowed;
-    uint64_t holding = 0, roomy = 0, free = 0;
+    uint64_t holding = 0, roomy = 0, free = 0, calm = 0;
     for (uint32_t i = 0; i < n; i++) {
         if ((may >> i & 1) == 0)
             continue;
@@ -104,6 +104,7 @@ struct gm_bind_choice gm_bind_choose(const struct gm_bind_gpu *gpus, uint32_t n,
         holding |= holds ? bit : 0;
         roomy |= has_room ? bit : 0;
         free |= has_room && has_queues(&gpus[i], program) ? bit : 0;
+        calm |= gpus[i].starting < GM_BIND_STARTS ? bit : 0;
     }
     const bool is_only = may != 0 && (may & (may - 1)) == 0;
     enum gm_why why = GM_WHY_BIND_ROOM;
@@ -116,6 +117,7 @@ struct gm_bind_choice gm_bind_choose(const struct gm_bind_gpu *gpus, uint32_t n,
         why = holding != 0 ? GM_WHY_BIND_LOSS : GM_WHY_BIND_LARGE;
         may = kindest(gpus, n, holding != 0 ? holding : may, program);
     }
+    may = (may & calm) != 0 ? may & calm : may;
     return (struct gm_bind_choice){.gpu = emptiest(gpus, n, may),
                                    .why = is_only ? GM_WHY_BIND_ONLY : why};
 }

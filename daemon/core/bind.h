@@ -10,10 +10,11 @@
  *   2  If those with room have no queues left, of these.
  *   3  If none has room, programs will take turns: the GPU where all lose least. They lose the time
  *      that is wanted beyond all that there is, and what does not fit moves at each turn. A GPU
- * that could hold the program alone comes before one that could not.
+ *      that could hold the program alone comes before one that could not.
  *
- * Of several that are equal the first counts. More work than multiprocessors counts as less than
- * nothing left, so programs that all fill a GPU are spread evenly.
+ * Of these, those come first where not GM_BIND_STARTS others start just now. Of several that are
+ * equal the first counts. More work than multiprocessors counts as less than nothing left, so
+ * programs that all fill a GPU are spread evenly.
  */
 #ifndef GM_CORE_BIND_H
 #define GM_CORE_BIND_H

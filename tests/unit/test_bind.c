@@ -277,7 +277,12 @@ static void who_waits_for_starts(void **state)
     gpus[1].needed = 0;
     waiter.fits_since = 0;
     assert_int_equal(gm_bind_next(gpus, 2, &waiter, 1, now, patience), 0);
+    gpus[0].needed = 0; /* and it gets that one, though the other has more left */
+    gpus[1].work = 1;
+    const struct gm_bind_program program = {.need = 2 * G};
+    assert_int_equal(gm_bind_choose(gpus, 2, ALL, &program).gpu, 1);
     gpus[1].starting = UINT32_MAX;
+    assert_int_equal(gm_bind_choose(gpus, 2, ALL, &program).gpu, 0);
     assert_int_equal(gm_bind_next(gpus, 2, &waiter, 1, now, patience), GM_BIND_NONE);
 }
 
